@@ -1,0 +1,7 @@
+"""`python -m flightwatch` is the `flightwatch` command."""
+
+import sys
+
+from flightwatch.cli import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""Telemetry of the node's hardware, read by the forwarder."""

@@ -1,0 +1,1 @@
+"""Hooks for modules, optimizers, data loaders and collectives."""

@@ -1,0 +1,1 @@
+"""The messages between forwarder and collector (flightwatch.proto) and their generated stubs."""

@@ -1,0 +1,1 @@
+"""One detector per file, each a pure function from a window to findings."""

@@ -1,0 +1,1 @@
+"""Grouping findings into incidents, and their life."""

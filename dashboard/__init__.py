@@ -1,0 +1,1 @@
+"""The dashboard: pages, figures and the REST API, one FastAPI application."""

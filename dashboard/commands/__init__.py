@@ -1,0 +1,1 @@
+"""Verbs of the command line that the dashboard brings: dashboard, up, demo."""

@@ -1,0 +1,1 @@
+"""A simulated training job: topology, timeline and faults with known truth, streamed over the real wire."""

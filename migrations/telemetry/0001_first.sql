@@ -1,0 +1,66 @@
+-- Records of ranks, as they left the rings. What arrives twice collapses on the key; readers that must count say FINAL.
+CREATE TABLE ops (
+    run     LowCardinality(String),
+    op      UInt64,                              -- op_names.op
+    step    UInt32,
+    rank    UInt32,
+    epoch   UInt64,
+    record  UInt64,                              -- record number within the epoch
+    start_ns Int64 CODEC(DoubleDelta, ZSTD(1)),  -- unix ns: the epoch's fixed offset added to its monotonic clock
+    value   Int64 CODEC(T64, ZSTD(1)),           -- duration ns; bytes of an issue; bits of an f64 of a sample
+    seq     UInt32 CODEC(Delta, ZSTD(1)),
+    micro   UInt32 CODEC(T64, ZSTD(1))
+) ENGINE = ReplacingMergeTree
+PARTITION BY toDate(fromUnixTimestamp64Nano(start_ns))
+ORDER BY (run, op, step, rank, epoch, record);
+
+CREATE TABLE op_names (
+    run     LowCardinality(String),
+    op      UInt64,
+    kind    LowCardinality(String),
+    name    String,
+    module  String,
+    process_group String,
+    members Array(UInt32),
+    dtype   LowCardinality(String),
+    size_class UInt8,
+    backend LowCardinality(String)
+) ENGINE = ReplacingMergeTree
+ORDER BY (run, op);
+
+-- What each thread was doing when its forwarder looked, about once a second.
+CREATE TABLE cells (
+    run     LowCardinality(String),
+    rank    UInt32,
+    epoch   UInt64,
+    thread  UInt64,
+    seen_ns Int64 CODEC(DoubleDelta, ZSTD(1)),
+    op      UInt64,                              -- 0: between ops
+    step    UInt32,
+    start_ns Int64
+) ENGINE = ReplacingMergeTree
+PARTITION BY toDate(fromUnixTimestamp64Nano(seen_ns))
+ORDER BY (run, rank, epoch, thread, seen_ns)
+TTL toDateTime(fromUnixTimestamp64Nano(seen_ns)) + INTERVAL 2 DAY;
+
+CREATE TABLE metrics (
+    node    LowCardinality(String),
+    device  LowCardinality(String),
+    metric  LowCardinality(String),
+    time_ns Int64 CODEC(DoubleDelta, ZSTD(1)),
+    value   Float64 CODEC(Gorilla, ZSTD(1))
+) ENGINE = ReplacingMergeTree
+PARTITION BY toDate(fromUnixTimestamp64Nano(time_ns))
+ORDER BY (node, metric, device, time_ns);
+
+CREATE TABLE gaps (
+    run     LowCardinality(String),
+    rank    UInt32,
+    epoch   UInt64,
+    reason  LowCardinality(String),
+    first_record UInt64,
+    last_record  UInt64,
+    count   UInt64,
+    seen_ns Int64
+) ENGINE = ReplacingMergeTree
+ORDER BY (run, rank, epoch, reason, first_record);
