@@ -15,7 +15,10 @@ DEAD = "dead"
 
 
 class Delivery(Base):
-    """One message to one channel. Written in the transaction that changes the incident; `id` is the webhook-id of every try."""
+    """One message to one channel, written in the transaction that changes the incident.
+
+    `id` is the webhook-id of every try.
+    """
 
     __tablename__ = "deliveries"
     __table_args__ = (Index("ix_deliveries_state_next_attempt_at", "state", "next_attempt_at"),)

@@ -12,7 +12,7 @@ from collector.store.records.base import Base
 
 
 class StoredFinding(Base):
-    """One finding in the schema of design.md section 5, and the incident it fed, if any (an innocent explanation feeds none)."""
+    """One finding in the schema flightwatch.findings/1, and the incident it fed (an innocent explanation feeds none)."""
 
     __tablename__ = "findings"
 

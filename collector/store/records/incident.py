@@ -15,7 +15,7 @@ RESOLVED = "resolved"
 
 
 class Incident(Base):
-    """What a person is told about: findings of one entity and kind over time. `finding` is the newest one, whole (design.md 5)."""
+    """What a person is told about: findings of one entity and kind over time. `finding` is the newest one, whole."""
 
     __tablename__ = "incidents"
     __table_args__ = (Index("ix_incidents_run_state", "run_id", "state"),)
