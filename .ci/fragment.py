@@ -1,7 +1,7 @@
 """Fails when code changed without a fragment in changes/ that tells users so.
 
 The work under test is what lies between a base and HEAD. The base is CI_BASE where it is set; else origin/main where
-HEAD has left it; else the newest tag. A bare clone of main knows none of them: its last RECENT_COMMITS commits stand in.
+HEAD has left it; else the newest tag. A bare clone of main knows none of them: its last RECENT_COMMITS stand in.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 # pip writes one of these per package; which of them depends on whether it is there already.
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 def count_packages(pip_arguments: list[str]) -> int:
     """Return how many pinned packages the files behind `-r` name; an upper bound, since markers leave some out."""
-    files = [Path(value) for flag, value in zip(pip_arguments, pip_arguments[1:], strict=False) if flag == "-r"]
+    files = [Path(value) for flag, value in pairwise(pip_arguments) if flag == "-r"]
     return sum(len(_PINNED.findall(path.read_text())) for path in files)
 
 
