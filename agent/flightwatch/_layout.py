@@ -5,7 +5,7 @@ A ring is one file of RING_BYTES (8 MiB), little endian throughout:
     0x0000  header    4 KiB   HEADER, then identity as JSON
     0x1000  cells     4 KiB   128 open cells of 32 bytes, one per thread
     0x2000  control   4 KiB   written by the forwarder, read by the hooks once per step
-    0x3000  names     1 MiB   op descriptors as JSON, each behind its length, appended
+    0x3000  names     1 MiB   op descriptors as JSON, each behind its length, appended: op 1, op 2, ...
     NAMES_END ...     records of 32 bytes, up to the end of the file
 """
 
@@ -43,6 +43,7 @@ MAX_OPS = 65_536  # beyond it everything is op 0, "other"
 
 RECORDS_OFFSET = NAMES_END
 # lap:8 | op:24, step, start (monotonic ns), value, sequence number, aux:24 | lap:8
+# The lap is the first and the last byte: lap_op = op << 8 | lap, aux_lap = lap << 24 | aux.
 RECORD = struct.Struct("<IIqqII")
 RECORD_BYTES = RECORD.size
 CAPACITY = (RING_BYTES - RECORDS_OFFSET) // RECORD_BYTES
