@@ -32,7 +32,7 @@ Moments = Callable[[StepTimes], Seconds]
 class Entry:
     """One record of the template: what op, when, and how its value and sequence number come about.
 
-    A record runs from moment `begin` to moment `end`, as (dp, tp) arrays of seconds; `fixed`, where given, is the value.
+    It runs from moment `begin` to moment `end`, as (dp, tp) arrays of seconds; `fixed`, where given, is its value.
     `counter` names the group whose sequence number it bears, `nth` is the op's place in it within a step.
     """
 
