@@ -12,7 +12,7 @@ from collector.store.records.base import Base
 
 
 class StoredFinding(Base):
-    """One finding in the schema flightwatch.findings/1, and the incident it fed (an innocent explanation feeds none)."""
+    """One finding in the schema flightwatch.findings/1, and the incident it fed (innocent ones feed none)."""
 
     __tablename__ = "findings"
 
