@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 def count_packages(pip_arguments: list[str]) -> int:
     """Return how many pinned packages the files behind `-r` name; an upper bound, since markers leave some out."""
     files = [Path(value) for flag, value in pairwise(pip_arguments) if flag == "-r"]
-    return sum(len(_PINNED.findall(path.read_text())) for path in files)
+    return sum(len(_PINNED.findall(path.read_text())) for path in files if path.exists())
 
 
 def _follow(lines: Iterable[str], label: str, total: int, kept: deque[str]) -> None:
