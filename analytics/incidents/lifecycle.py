@@ -29,11 +29,16 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen in one window that ends with `step`; `node_sizes` tells how many ranks stand on each node."""
+    """What was seen in one window that ends with `step`.
+
+    `node_sizes` tells how many ranks stand on each node; `blind` names detectors that failed: what they would have said
+    is unknown, and must not pass for health.
+    """
 
     step: int
     findings: tuple[Finding, ...]
     node_sizes: Mapping[str, int] = field(default_factory=dict)
+    blind: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +212,8 @@ def _opened_if_due(track: Track, look: Look, new_id: Callable[[], str], rules: R
 
 
 def _missed(track: Track, look: Look, rules: Rules) -> tuple[Track | None, list[Event]]:
+    if track.finding.detector.partition("/")[0] in look.blind:
+        return track, []
     missed = replace(track, missed_looks=track.missed_looks + 1)
     if not track.is_open:
         return None, []
