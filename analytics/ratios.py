@@ -16,8 +16,8 @@ def peer_log_ratios(seconds: Floats, roles: NDArray[np.int64]) -> Floats:
         roles: (n_ranks,) role of each rank; a negative role has no peers.
 
     Returns:
-        (n_ranks, n_columns), 0 = as its peers, log(1.2) = 20 % slower than they. NaN where the rank or all its peers were not seen.
-        The rank itself is left out of the median: with two peers it would otherwise halve its own excess, with three it
+        (n_ranks, n_columns), 0 = as its peers, log(1.2) = 20 % slower than they. NaN where the rank or all its
+        peers were not seen. The rank itself is left out of the median: with two peers it would otherwise halve its own excess, with three it
         could be its own yardstick.
 
     Cost: O(n log n) time a column, O(n) memory.

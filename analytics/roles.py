@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import AgglomerativeClustering
@@ -23,7 +25,8 @@ def roles_of(topology: Topology, window: Window | None = None) -> NDArray[np.int
 
     Args:
         topology: pipeline and expert coordinates are believed where every rank has one.
-        window: used when no coordinate tells: ranks fall into roles by which ops they show and by levels of compute time.
+        window: used when no coordinate tells: ranks fall into roles by which ops they show and by levels of
+            compute time.
 
     Returns:
         (n_ranks,) int64, >= 0. All zeros when nothing is known.
@@ -101,7 +104,7 @@ def _levels(level: NDArray[np.float64]) -> NDArray[np.int64]:
     groups = sorted((np.sort(sampled[labels == label]) for label in np.unique(labels)), key=lambda g: float(g[0]))
     if not 2 <= len(groups) <= MAX_LEVELS:
         return one
-    edges = [(low[-1] + high[0]) / 2 for low, high in zip(groups, groups[1:], strict=False)]
+    edges = [(low[-1] + high[0]) / 2 for low, high in pairwise(groups)]
     found = np.searchsorted(np.array(edges), values).astype(np.int64)
     if not _look_like_stages(groups, np.bincount(found)):
         return one
@@ -114,5 +117,5 @@ def _look_like_stages(groups: list[NDArray[np.float64]], sizes: NDArray[np.int64
     if smallest < 2 or (sizes % smallest != 0).any() or smallest * MAX_LEVELS < int(sizes.sum()):
         return False
     spread = max(float(group[-1] - group[0]) for group in groups)
-    gaps = [float(high[0] - low[-1]) for low, high in zip(groups, groups[1:], strict=False)]
+    gaps = [float(high[0] - low[-1]) for low, high in pairwise(groups)]
     return min(gaps) > GAP_TO_SPREAD * spread
