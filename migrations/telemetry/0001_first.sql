@@ -1,20 +1,23 @@
+-- fsync: an insert that has returned is on disk (3 ms each).
+
 -- Records of ranks, as they left the rings. What arrives twice collapses on the key; readers that must count say FINAL.
-CREATE TABLE ops (
+CREATE TABLE IF NOT EXISTS ops (
     run     LowCardinality(String),
     op      UInt64,                              -- op_names.op
     step    UInt32,
     rank    UInt32,
-    epoch   UInt64,
-    record  UInt64,                              -- record number within the epoch
+    epoch   UInt64 CODEC(ZSTD(1)),
+    record  UInt64 CODEC(Delta, ZSTD(1)),        -- record number within the epoch
     start_ns Int64 CODEC(DoubleDelta, ZSTD(1)),  -- unix ns: the epoch's fixed offset added to its monotonic clock
     value   Int64 CODEC(T64, ZSTD(1)),           -- duration ns; bytes of an issue; bits of an f64 of a sample
     seq     UInt32 CODEC(Delta, ZSTD(1)),
     micro   UInt32 CODEC(T64, ZSTD(1))
 ) ENGINE = ReplacingMergeTree
 PARTITION BY toDate(fromUnixTimestamp64Nano(start_ns))
-ORDER BY (run, op, step, rank, epoch, record);
+ORDER BY (run, op, step, rank, epoch, record)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1;
 
-CREATE TABLE op_names (
+CREATE TABLE IF NOT EXISTS op_names (
     run     LowCardinality(String),
     op      UInt64,
     kind    LowCardinality(String),
@@ -26,10 +29,11 @@ CREATE TABLE op_names (
     size_class UInt8,
     backend LowCardinality(String)
 ) ENGINE = ReplacingMergeTree
-ORDER BY (run, op);
+ORDER BY (run, op)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1;
 
 -- What each thread was doing when its forwarder looked, about once a second.
-CREATE TABLE cells (
+CREATE TABLE IF NOT EXISTS cells (
     run     LowCardinality(String),
     rank    UInt32,
     epoch   UInt64,
@@ -41,9 +45,10 @@ CREATE TABLE cells (
 ) ENGINE = ReplacingMergeTree
 PARTITION BY toDate(fromUnixTimestamp64Nano(seen_ns))
 ORDER BY (run, rank, epoch, thread, seen_ns)
-TTL toDateTime(fromUnixTimestamp64Nano(seen_ns)) + INTERVAL 2 DAY;
+TTL toDateTime(fromUnixTimestamp64Nano(seen_ns)) + INTERVAL 2 DAY
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1;
 
-CREATE TABLE metrics (
+CREATE TABLE IF NOT EXISTS metrics (
     node    LowCardinality(String),
     device  LowCardinality(String),
     metric  LowCardinality(String),
@@ -51,9 +56,10 @@ CREATE TABLE metrics (
     value   Float64 CODEC(Gorilla, ZSTD(1))
 ) ENGINE = ReplacingMergeTree
 PARTITION BY toDate(fromUnixTimestamp64Nano(time_ns))
-ORDER BY (node, metric, device, time_ns);
+ORDER BY (node, metric, device, time_ns)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1;
 
-CREATE TABLE gaps (
+CREATE TABLE IF NOT EXISTS gaps (
     run     LowCardinality(String),
     rank    UInt32,
     epoch   UInt64,
@@ -63,4 +69,5 @@ CREATE TABLE gaps (
     count   UInt64,
     seen_ns Int64
 ) ENGINE = ReplacingMergeTree
-ORDER BY (run, rank, epoch, reason, first_record);
+ORDER BY (run, rank, epoch, reason, first_record)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1;

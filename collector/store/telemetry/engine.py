@@ -97,8 +97,10 @@ class Engine:
         Raises:
             EngineError: the engine refused or failed it.
         """
+        # 2, not 1: clients read from system.settings that nothing may be set, and refuse to pass any setting. What 2
+        # allows beyond that, the front refuses: SET, and the limits in a SETTINGS clause (statement.py).
         chosen = {**(settings or {}), **_tightened(settings or {})}
-        return self._run(sql, output_format, database, {**chosen, "readonly": "1"}, parameters)
+        return self._run(sql, output_format, database, {**chosen, "readonly": "2"}, parameters)
 
     def write(
         self,

@@ -28,6 +28,8 @@ DENIED_FUNCTIONS = frozenset(
     | {"paimonazure", "paimonhdfs", "paimonlocal"}
 )
 DENIED_WORDS = frozenset({"outfile", "infile"})
+# May be tightened in the URL, where the engine can see it.
+DENIED_SETTINGS = frozenset({"max_threads", "max_memory_usage", "max_execution_time", "max_result_bytes", "readonly"})
 DENIED_SYSTEM = frozenset({"shutdown", "kill", "suspend"})
 # An INSERT's own text (table and columns), without its data, fits well into this.
 MAX_INSERT_HEAD_BYTES = 64 << 10
@@ -157,6 +159,8 @@ def _refuse_denied(tokens: list[_Token]) -> None:
         is_call = after is not None and after.text == b"("
         if (token.kind == "word" and token.word in DENIED_WORDS) or (is_call and token.word in DENIED_FUNCTIONS):
             raise RefusedStatementError(ACCESS_DENIED, f"Not enough privileges: {token.word} is not served")
+        if after is not None and after.text == b"=" and token.word in DENIED_SETTINGS:
+            raise RefusedStatementError(ACCESS_DENIED, f"Not enough privileges: set {token.word} in the URL instead")
 
 
 def _without_semicolon(text: bytes, tokens: list[_Token]) -> bytes:
