@@ -68,7 +68,9 @@ soak: setup  ## run the slow tests, all of them, one by one
 
 .PHONY: bench
 bench: setup  ## run the benchmarks and print their tables
-	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+	@for file in benchmarks/[a-z]*.py; do \
+		name=$$(basename "$$file" .py); echo "== $$name"; $(BIN)/python -m "benchmarks.$$name" || exit 1; \
+	done
 
 .PHONY: lint
 lint: setup  ## check format, lint, types and import layers
