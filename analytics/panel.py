@@ -18,7 +18,7 @@ class Detector(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the name that begins `Finding.detector`."""
+        """Return name/version, as `Finding.detector` has it."""
 
     def detect(self, window: Window) -> list[Finding]:
         """Return the findings on one window. Pure."""
@@ -33,14 +33,14 @@ class Panel:
         self.failures_total: Counter[str] = Counter()
 
     def findings(self, window: Window) -> tuple[tuple[Finding, ...], frozenset[str]]:
-        """Return what the detectors said, and the names of those that failed."""
+        """Return what the detectors said, and the names (without version) of those that failed."""
         said: list[Finding] = []
         blind: set[str] = set()
         for detector in self._detectors:
             try:
                 said.extend(detector.detect(window))
             except Exception as error:  # a detector is a plug-in: its bug is its own
-                blind.add(detector.name)
+                blind.add(detector.name.partition("/")[0])
                 self.failures_total[detector.name] += 1
                 self._tell(detector.name, window, error)
         return tuple(said), frozenset(blind)

@@ -88,7 +88,7 @@ class FakeTelemetry:
 class SlowRankDetector:
     """Names each rank that took 1.5 times the median over the last `recent` steps of the window. Keeps what it saw."""
 
-    name = "slow"
+    name = "slow/1"
 
     def __init__(self, recent: int = 20) -> None:
         self.recent = recent

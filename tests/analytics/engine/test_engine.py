@@ -204,7 +204,7 @@ def test_a_broken_detector_is_counted_and_does_not_stop_the_others(job: Any, cap
 def test_a_detector_that_broke_does_not_pass_for_health(job: Any) -> None:
     job.telemetry.slow[2] = range(0, 1000)
     job.play(range(0, 30))
-    job.detector.detect = BrokenDetector().detect
+    job.detector.detect = BrokenDetector().detect  # an instance that breaks from here on
 
     job.play(range(30, 100))
 
