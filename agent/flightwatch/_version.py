@@ -1,0 +1,3 @@
+"""The agent's version; pyproject.toml reads it from here."""
+
+__version__ = "0.1.0"
