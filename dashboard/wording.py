@@ -1,0 +1,55 @@
+"""Numbers, times and spans of ranks in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+RUNS_PATH = "/ui/"
+
+
+def run_path(run_id: str) -> str:
+    """Return the address of a run's page."""
+    return f"/ui/runs/{quote(run_id, safe='')}"
+
+
+def incident_path(incident_id: str) -> str:
+    """Return the address of an incident's page."""
+    return f"/ui/incidents/{quote(incident_id, safe='')}"
+
+
+def clock(moment: datetime | None) -> str:
+    """Return a UTC time to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "–"
+
+
+def duration(seconds: float) -> str:
+    """Return a span of time in its two largest units."""
+    left = round(max(0.0, seconds))
+    for unit, size, smaller, step in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if left >= size:
+            return f"{left // size} {unit} {left % size // step} {smaller}"
+    return f"{left} s"
+
+
+def rank_span(ranks: Sequence[int], *, most: int = 6) -> str:
+    """Return ascending ranks as spans: "72-79, 96"."""
+    spans: list[list[int]] = []
+    for rank in sorted(ranks):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    parts = [str(low) if low == high else f"{low}-{high}" for low, high in spans]
+    return ", ".join(parts[:most]) + (f" and {len(parts) - most} more spans" if len(parts) > most else "")
+
+
+def ratio(value: float) -> str:
+    """Return a ratio to two places and a multiplication sign, a dash where it is unknown."""
+    return f"{value:.2f}×" if value == value else "–"
+
+
+def words(name: str) -> str:
+    """Return an identifier as words: slow_rank -> slow rank."""
+    return name.replace("_", " ")
