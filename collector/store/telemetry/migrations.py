@@ -1,4 +1,4 @@
-"""The runner of the telemetry store's numbered SQL scripts. There are no transactions: every statement can be repeated."""
+"""The runner of the telemetry store's numbered SQL scripts. No transactions here: every statement can be repeated."""
 
 from __future__ import annotations
 
