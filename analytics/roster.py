@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from sqlalchemy.orm import Session
 
 from analytics.window import UNKNOWN, Topology
 from collector.store.records import Rank
+
+UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,4 +78,5 @@ def _coordinate(value: object) -> int:
 
 
 def _unix_ns(time: datetime) -> int:
-    return int(time.timestamp() * 1e9)
+    # in whole numbers: a float of today's ns is off by up to 256, and a process's first record may start at its start
+    return (time - UNIX_EPOCH) // timedelta(microseconds=1) * 1000

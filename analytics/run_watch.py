@@ -28,10 +28,10 @@ LATE_SECONDS = 5.0  # steps that were judged incomplete are asked for again at m
 
 
 class Telemetry(Protocol):
-    """What the engine asks of the telemetry store; both answer as collector.store.telemetry.queries does."""
+    """What the engine asks of the telemetry store."""
 
-    def rank_steps(self, run: str) -> pa.Table:
-        """Return rank, first_step, last_step, newest_ns."""
+    def rank_steps(self, run: str, *, first_step: int, since_ns: int) -> pa.Table:
+        """Return rank and last_step of the ranks that ended a step from `first_step` on, begun since `since_ns`."""
 
     def step_phases(self, run: str, *, first_step: int, last_step: int) -> pa.Table:
         """Return rank, step, micro, phase, seconds, start_ns, n."""
@@ -111,17 +111,18 @@ class RunWatch:
         end_run(self._run_id, self._tools, newest_step=self._window.newest_step)
 
     def _last_steps(self) -> NDArray[np.int64]:
-        table = self._tools.telemetry.rank_steps(self._run_id)
         ranks = self._roster.topology.ranks
+        table = self._tools.telemetry.rank_steps(
+            self._run_id,
+            first_step=self._window.oldest_step or 0,
+            # what was written before the newest processes began belongs to an earlier attempt, and may be farther
+            since_ns=int(self._roster.started_unix_ns.min()),
+        )
         last = np.full(len(ranks), NOTHING, dtype=np.int64)
         rank = table["rank"].to_numpy().astype(np.int64)
         row = np.searchsorted(ranks, rank)
         is_known = (row < len(ranks)) & (ranks[np.minimum(row, len(ranks) - 1)] == rank)
-        row = row[is_known]
-        last[row] = table["last_step"].to_numpy().astype(np.int64)[is_known]
-        # what was written before this process began belongs to an earlier attempt
-        is_stale = table["newest_ns"].to_numpy().astype(np.int64)[is_known] < self._roster.started_unix_ns[row]
-        last[row[is_stale]] = NOTHING
+        last[row[is_known]] = table["last_step"].to_numpy().astype(np.int64)[is_known]
         return last
 
     def _spans(self, last_steps: NDArray[np.int64], complete: int, now: float) -> Iterator[tuple[int, int]]:

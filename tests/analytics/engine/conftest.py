@@ -50,13 +50,11 @@ class FakeTelemetry:
     def advance_to(self, step: int) -> None:
         self.reached[:] = step
 
-    def rank_steps(self, run: str) -> pa.Table:
+    def rank_steps(self, run: str, *, first_step: int, since_ns: int) -> pa.Table:
         self._answer()
-        known = np.flatnonzero(self.reached >= 0)
-        last = self.reached[known]
-        return pa.table(
-            {"rank": known, "first_step": np.zeros(len(known), int), "last_step": last, "newest_ns": UNIX_NS + last}
-        )
+        known = np.flatnonzero(self.reached >= max(first_step, 0))
+        assert since_ns == UNIX_NS
+        return pa.table({"rank": known, "last_step": self.reached[known]})
 
     def step_phases(self, run: str, *, first_step: int, last_step: int) -> pa.Table:
         self._answer()
