@@ -4,9 +4,9 @@
     flightwatch run -- torchrun --standalone --nproc_per_node 4 examples/train_gpt.py --steps 300 \\
         --slow-rank 2 --slow-factor 1.5 --slow-steps 100:200
 
-It needs no accelerator: bytes of examples/text.txt, data parallel over gloo, one thread a rank; without torchrun, one rank.
-`--slow-rank` makes one rank slow by real work: in each of its blocks' forwards it multiplies matrices, sized so that the
-rank computes `--slow-factor` times as long as it did in its own first steps.
+It needs no accelerator: bytes of examples/text.txt, data parallel over gloo, one thread a rank.
+`--slow-rank` makes one rank slow by real work: in each of its blocks' forwards it multiplies matrices, sized so that
+the rank computes `--slow-factor` times as long as it did in its own first steps.
 """
 
 from __future__ import annotations

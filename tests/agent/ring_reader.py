@@ -1,4 +1,4 @@
-"""An independent reader of rings, in numpy, as the oracle of the agent's tests. Written from _layout.py's words, not from _ring.py."""
+"""An independent reader of rings, the oracle of the agent's tests, written from _layout.py's words."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from flightwatch import _layout as layout
 
 
@@ -48,7 +49,9 @@ def read_ring(path: Path | str) -> Ring:
     first = rows["lap_op"] & 0xFF
     last = rows["aux_lap"] >> 24
     torn = int((first != last).sum())
-    records = [_record(rows[i], int(first[i]), i, capacity, ops) for i in np.flatnonzero((first == last) & (first > 0))]
+    records = [
+        _record(rows[i], int(first[i]), int(i), capacity, ops) for i in np.flatnonzero((first == last) & (first > 0))
+    ]
     records.sort(key=lambda record: record["number"])
     return Ring(
         state=state,
