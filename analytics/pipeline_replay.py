@@ -6,29 +6,36 @@ model does not explain (communication, launch gaps) is kept as it was.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.own_work import COMPUTE, compute_cube
+from analytics.own_work import COMPUTE, OWN_PHASES
 from analytics.robust import median_along
 from analytics.window import UNKNOWN, Topology, Window
 
 Floats = NDArray[np.float64]
 
 
-def step_seconds_modelled(window: Window, factors: Floats | None = None) -> Floats:
-    """Return modelled step times (m,) in seconds, each rank's compute divided by its `factors` (n, m), default 1.
-
-    The step lasts as long as its slowest replica, plus the slowest optimizer and input wait. NaN where no rank was seen.
-    """
-    rest = _slowest(window, "optimizer", factors) + _slowest(window, "loader", factors)
-    return _compute_seconds(window, factors) + rest
+def step_seconds_modelled(window: Window) -> Floats:
+    """Return modelled step times (m,) in seconds: the slowest replica, the slowest optimizer and input wait; NaN unseen."""
+    return _compute_seconds(window) + _slowest(window, "optimizer") + _slowest(window, "loader")
 
 
 def slowdown_of(window: Window, factors: Floats) -> float:
     """Return the window's time over its time with each rank's own work divided by `factors` (n, m), >= 1."""
+    scale = 1.0 / factors[:, :, None]
+    return slowdown_against(
+        window, {phase: cube * scale for phase, cube in window.seconds.items() if phase in OWN_PHASES}
+    )
+
+
+def slowdown_against(window: Window, seconds: Mapping[str, Floats]) -> float:
+    """Return the window's time over its time with the phases `seconds` (n, m, k) in place of its own, >= 1."""
     as_is = step_seconds_modelled(window)
-    healed = step_seconds_modelled(window, factors)
+    healed = step_seconds_modelled(replace(window, seconds={**window.seconds, **seconds}))
     seen = np.isfinite(as_is) & np.isfinite(healed)
     if not seen.any():
         return 1.0
@@ -53,28 +60,23 @@ def wasted_accelerator_hours(window: Window, slowdown: float, first: int) -> flo
     return float(np.nansum(seconds)) * len(window.topology.ranks) * (1 - 1 / slowdown) / 3600
 
 
-def _slowest(window: Window, phase: str, factors: Floats | None) -> Floats:
+def _slowest(window: Window, phase: str) -> Floats:
     if phase not in window.seconds:
         return np.zeros(len(window.steps))
     seconds = window.per_step(phase)
-    if factors is not None:
-        seconds = seconds / factors
     return np.asarray(np.where(np.isnan(seconds), 0.0, seconds).max(axis=0))
 
 
-def _compute_seconds(window: Window, factors: Floats | None) -> Floats:
-    cube = compute_cube(window)
+def _compute_seconds(window: Window) -> Floats:
     order = replica_order(window.topology)
-    if cube.shape[2] < 2 or order is None:
+    cubes = [window.seconds[phase] for phase in COMPUTE if phase in window.seconds]
+    paired = len(cubes) == len(COMPUTE) and cubes[0].shape == cubes[1].shape and cubes[0].shape[2] > 1
+    if not paired or order is None or len(order) < 2:
         seconds = window.per_step(*COMPUTE)
-        if factors is not None:
-            seconds = seconds / factors
         seen = np.isfinite(seconds).any(axis=0)
         return np.where(seen, np.where(np.isnan(seconds), 0.0, seconds).max(axis=0), np.nan)
-    scale = 1.0 if factors is None else 1.0 / factors[:, :, None]
-    forward, backward = (_filled(window.seconds[phase]) * scale for phase in COMPUTE)
-    ends = one_forward_one_backward(forward[order], backward[order])
-    return np.asarray(ends.max(axis=0))
+    forward, backward = (_filled(cube)[order] for cube in cubes)
+    return np.asarray(one_forward_one_backward(forward, backward).max(axis=0))
 
 
 def _filled(cube: Floats) -> Floats:

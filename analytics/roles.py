@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import AgglomerativeClustering
 
 from analytics.window import UNKNOWN, Topology, Window
 
@@ -99,6 +98,9 @@ def _levels(level: NDArray[np.float64]) -> NDArray[np.int64]:
         sampled = np.quantile(values, np.linspace(0, 1, MAX_RANKS_TO_CLUSTER))
     else:
         sampled = values
+    # Imported when needed: it costs seconds, and most jobs tell their stages.
+    from sklearn.cluster import AgglomerativeClustering
+
     model = AgglomerativeClustering(n_clusters=None, distance_threshold=MIN_LEVEL_GAP, linkage="single")
     labels = model.fit_predict(sampled[:, None])
     groups = sorted((np.sort(sampled[labels == label]) for label in np.unique(labels)), key=lambda g: float(g[0]))

@@ -5,6 +5,7 @@ Source: "Understanding Stragglers in Large Model Training Using What-if Analysis
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.op_grid import OpGrid, code, grid_of
-from analytics.ratios import medians_of_others
 from analytics.step_graph import StepGraph, graph_of
 from collector.ingest.straggler_trace import BACKWARD, FORWARD, StragglerTrace
 
@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 # Clocks of two ranks may disagree: a transfer that ends this much before its last arrival counts as 0. Source: 10 ms, OSDI'25.
 CLOCK_SLACK_SECONDS = 0.010
 TOP_WORKERS = 0.03  # share of workers healed for M_W; source: OSDI'25
+ALIKE_STAGES = 0.1  # log; stages that differ by less count as alike
 COMPUTE_LIKE = (FORWARD, BACKWARD, "gc", "optimizer")  # ideal = mean; every other kind is communication: median
 
 
@@ -100,26 +101,33 @@ class WhatIf:
         healed[:, -1] = True
         return self.share_explained(healed)
 
-    def seconds_healed(self, ranks: NDArray[np.int64]) -> float:
-        """Return the mean step time if the computes of `ranks` took what the same op takes on their healthy peers."""
-        sick = np.isin(self.grid.ranks, ranks)
-        computes = np.isin(self.grid.optype, [code(name) for name in COMPUTE_LIKE])
-        work = self.work.copy()
-        for op in np.flatnonzero(computes):
-            column = sick[:, self.grid.stage[op]]
-            if column.any() and not column.all():
-                work[op, column] = np.median(work[op, ~column], axis=0)
-        return float(self.step_seconds(work).mean())
+    def slowdown_by(self, ranks: Iterable[int]) -> float:
+        """Return the mean step time over that with `ranks` healed, >= 1: what the job loses to them.
 
-    def seconds_with_means_of(self, *axes: int) -> float:
-        """Return the mean step time if computes took their mean over micro-batches and `axes` (1 dp, 2 step), stage by stage."""
-        work = self.work.copy()
+        A healed op takes the ideal of its kind, as in M_W. Where stages differ, it takes that times what its stage's healthy
+        ranks take above the average stage, so that a heavy stage is not called sick.
+        """
+        sick = np.isin(self.grid.ranks, list(ranks))
+        work = np.where(self._mask(sick), self.ideal * self._stage_factor(sick)[:, None, None], self.work)
+        return max(self.seconds / float(self.step_seconds(work).mean()), 1.0)
+
+    def _stage_factor(self, sick: NDArray[np.bool_]) -> Floats:
+        """Return for each op (n_ops,) its stage's healthy median over the mean of all stages', 1 where none is healthy."""
+        factor = np.ones(len(self.grid.optype))
         for optype in (code(FORWARD), code(BACKWARD)):
+            levels = np.full(self.grid.n_stages, np.nan)
             for stage in range(self.grid.n_stages):
-                ops = np.flatnonzero((self.grid.optype == optype) & (self.grid.stage == stage))
-                if len(ops):
-                    work[ops] = self.work[ops].mean(axis=(0, *axes), keepdims=True)
-        return float(self.step_seconds(work).mean())
+                ops = (self.grid.optype == optype) & (self.grid.stage == stage)
+                healthy = self.work[ops][:, ~sick[:, stage]]
+                if healthy.size:
+                    levels[stage] = np.median(healthy)
+            if np.isfinite(levels).any() and np.nanmean(levels) > 0:
+                relative = np.where(np.isfinite(levels), levels / np.nanmean(levels), 1.0)
+                if np.abs(np.log(relative)).max() < ALIKE_STAGES:
+                    continue
+                chosen = self.grid.optype == optype
+                factor[chosen] = relative[self.grid.stage[chosen]]
+        return factor
 
     def _mask(self, places: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return np.asarray(places.T[self.grid.stage][:, :, None])

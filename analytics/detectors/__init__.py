@@ -7,8 +7,9 @@ the *effect* is the log of own work over the peers'; a *suspect* is a rank that 
 from __future__ import annotations
 
 from analytics.detectors.detector import LIVE_WINDOW_STEPS, Detector
+from analytics.detectors.imbalance import Imbalance
 from analytics.detectors.slow_rank import SlowRank
 
-DETECTORS: tuple[Detector, ...] = (SlowRank(),)
+DETECTORS: tuple[Detector, ...] = (SlowRank(), Imbalance())
 
 __all__ = ["DETECTORS", "LIVE_WINDOW_STEPS", "Detector"]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import AgglomerativeClustering
 
 from analytics.window import Window
 
@@ -42,18 +41,22 @@ class Group:
     n_peers: int
 
 
-def cluster_levels(z: Floats) -> Floats:
+def cluster_levels(z: Floats, eligible: NDArray[np.bool_]) -> Floats:
     """Return, for each rank, the z of its cluster: the median over ranks that are slow alike, its own where it stands alone.
 
     Args:
         z: (n_phases, n_ranks), -inf where unknown. A rank is placed by its z in every phase, on a log scale.
+        eligible: (n_ranks,) ranks whose effect is worth a look.
 
     A rank at the end of the healthy tail is pulled down by its neighbours there; one of a slow node is lifted by its own.
     """
     strongest: Floats = z.max(axis=0)
-    candidates = np.flatnonzero(strongest > CANDIDATE_Z)
+    candidates = np.flatnonzero((strongest > CANDIDATE_Z) & eligible)
     if not 2 <= len(candidates) <= MAX_CLUSTERED:
         return strongest
+    # Imported when needed: it costs seconds, and a healthy job never needs it.
+    from sklearn.cluster import AgglomerativeClustering
+
     features = np.log(np.maximum(z[:, candidates].T, 1.0))
     model = AgglomerativeClustering(n_clusters=None, distance_threshold=ALIKE, linkage="single", metric="chebyshev")
     labels = model.fit_predict(features)
