@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from email.parser import BytesParser
-from typing import Any, Protocol
+from typing import Any
 
 import lz4.frame  # type: ignore[import-untyped]  # ships no types
 import zstandard
@@ -19,10 +19,6 @@ class BadRequestError(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
-
-
-class _Decompressor(Protocol):
-    def decompress(self, data: bytes) -> bytes: ...
 
 
 class _Members:
@@ -41,8 +37,13 @@ class _Members:
             parts.append(self._current.decompress(rest))
         return b"".join(parts)
 
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the data so far end with a frame's end."""
+        return bool(self._current.eof)
 
-def _decompressor(encoding: str) -> _Decompressor | None:
+
+def _decompressor(encoding: str) -> _Members | None:
     match encoding:
         case "" | "identity":
             return None
@@ -53,7 +54,7 @@ def _decompressor(encoding: str) -> _Decompressor | None:
         case "lz4":
             return _Members(lz4.frame.LZ4FrameDecompressor)
         case "zstd":
-            return zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
+            return _Members(lambda: zstandard.ZstdDecompressor().decompressobj())
     raise BadRequestError(415, f"Content-Encoding {encoding!r} is not served; use gzip, deflate, lz4, zstd or none")
 
 
@@ -82,6 +83,8 @@ async def chunks(receive: Receive, encoding: str, max_bytes: int) -> AsyncIterat
             raise BadRequestError(413, f"the body is longer than {max_bytes} bytes")
         if piece:
             yield piece
+    if total and decompressor is not None and not decompressor.is_whole:
+        raise BadRequestError(400, f"the {encoding} body ends too early")
 
 
 def form_fields(content_type: str, body: bytes) -> dict[str, str]:
