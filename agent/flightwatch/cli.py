@@ -86,7 +86,7 @@ def _overview() -> argparse.ArgumentParser:
 
 def _find(name: str) -> Verb:
     if name in AGENT_VERBS:
-        return importlib.import_module(AGENT_VERBS[name][0])  # type: ignore[return-value]  # a module is a Verb
+        return importlib.import_module(AGENT_VERBS[name][0])
     found = entry_points(group="flightwatch.commands", name=name)
     for entry in found:
         return entry.load()  # type: ignore[no-any-return]  # checked by tests/agent/test_cli.py for every verb
