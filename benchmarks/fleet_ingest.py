@@ -1,4 +1,4 @@
-"""`python -m benchmarks.fleet_ingest`: how fast a simulated job's records reach one machine's store, and whether all do.
+"""`python -m benchmarks.fleet_ingest`: how fast a simulated job's records reach one machine's store; whether all do.
 
 A collector and an embedded store are started on free ports in a temporary directory; the fleet streams into them
 unpaced. All of them share this machine's cores.
@@ -16,15 +16,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from collector.store.telemetry.client import connect
+from dashboard.demonstration.verification import count_stored
 from dashboard.supervision.addresses import Addresses
 from dashboard.supervision.server_parts import Server
 
 RUN = "benchmark"
-COUNT_SQL = """
-    SELECT sum(rows) AS rows, sum(numbers) AS numbers FROM (
-        SELECT count() AS rows, uniqExact(record) AS numbers FROM ops FINAL WHERE run = {run:String} GROUP BY epoch)
-"""
 
 
 def main() -> int:
@@ -46,11 +42,12 @@ def measure(ranks: int, steps: int, seed: int, *, say: Any = print) -> dict[str,
         addresses = Addresses.on_free_ports()
         server = Server(addresses, Path(folder), say)
         try:
-            server.start(lambda: False, parts=("collector",))
+            server.start_stores(lambda: False)
+            server.start_parts(("collector",), lambda: False)
             truth = _stream(
                 addresses.collector, server.environment, ["--ranks", str(ranks), "--steps", str(steps)], seed
             )
-            rows, numbers = _count(server.settings.store_url)
+            stored = count_stored(server.settings.store_url, RUN)
         finally:
             server.stop()
     return {
@@ -61,8 +58,8 @@ def measure(ranks: int, steps: int, seed: int, *, say: Any = print) -> dict[str,
         "records_acknowledged": truth["records_acknowledged"],
         "records_per_second": truth["records_per_second"],
         "seconds": truth["seconds"],
-        "lost": truth["records_written"] - numbers,
-        "doubled": rows - numbers,
+        "lost": truth["records_written"] - stored.numbers,
+        "doubled": stored.rows - stored.numbers,
         "fleet_cpu_seconds": truth["cpu_seconds"],
         "cores": os.cpu_count(),
         "python": platform.python_version(),
@@ -78,15 +75,6 @@ def _stream(collector: str, environment: dict[str, str], size: list[str], seed: 
         raise SystemExit(f"the fleet failed: {done.stderr.strip()}")
     truth: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return truth
-
-
-def _count(store_url: str) -> tuple[int, int]:
-    client = connect(store_url)
-    try:
-        row = client.query(COUNT_SQL, {"run": RUN}).to_pylist()[0]
-    finally:
-        client.close()
-    return int(row["rows"]), int(row["numbers"])
 
 
 if __name__ == "__main__":

@@ -108,7 +108,8 @@ class Demo:
         """Bring everything up, tell the story, take everything down, and return the exit code."""
         self._say(f"demo: starting; data in {self._server.data_dir}, logs in {self._server.log_dir}")
         try:
-            self._server.start(self._stop)
+            self._server.start_stores(self._stop)
+            self._server.start_parts(("collector",), self._stop)
             if not self._stop():
                 self._stream()
         finally:
@@ -120,6 +121,8 @@ class Demo:
         engine = open_engine(self._server.settings.records_url)
         fleet = FleetProcess(self._fleet_arguments(), self._server.environment, self._server.log_dir / "fleet.log")
         try:
+            # the job streams already while these two import their libraries
+            self._server.start_parts(("analytics", "dashboard"), self._stop)
             news = RunNews(engine, self._run)
             self._wait_live(fleet, news)
             self._watch(fleet, news)

@@ -8,7 +8,7 @@ from flightwatch.errors import FlightwatchError
 
 SLOW_FACTOR = 1.4
 # Own choice: long enough to see a healthy job first, an incident open, close, and a pause before the next one.
-HEALTHY_SECONDS = 25.0
+HEALTHY_SECONDS = 30.0
 SLOW_SECONDS = 90.0
 REST_SECONDS = 60.0
 STEP_STRETCH = 1.22  # a node x1.4 slower makes the default job's steps this much longer (fleet/timeline.py, measured)

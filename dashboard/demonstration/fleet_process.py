@@ -14,17 +14,25 @@ from typing import IO, Any
 from dashboard.supervision.part import leashed
 
 DRAIN_SECONDS = 10.0
-KILL_SECONDS = DRAIN_SECONDS + 8.0  # after SIGTERM: the running step ends, then what was sent is acknowledged
+KILL_SECONDS = 8.0  # after SIGTERM, besides draining: the running step ends first
 
 
 class FleetProcess:
     """`python -m fleet --events`, started, listened to and stopped."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log_path: Path) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log_path: Path,
+        *,
+        drain_seconds: float = DRAIN_SECONDS,
+    ) -> None:
         self.truth: dict[str, Any] = {}
         self.log_path = log_path
+        self._drain_seconds = drain_seconds
         self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        command = [sys.executable, "-m", "fleet", "--events", "--drain-seconds", str(DRAIN_SECONDS), *arguments]
+        command = [sys.executable, "-m", "fleet", "--events", "--drain-seconds", str(drain_seconds), *arguments]
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 leashed(command),
@@ -55,7 +63,7 @@ class FleetProcess:
         if self._process.poll() is None:
             self._process.terminate()
         try:
-            self._process.wait(KILL_SECONDS)
+            self._process.wait(self._drain_seconds + KILL_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -40,24 +40,42 @@ class Server:
         self._say = say
         self.supervisor = Supervisor(say)
 
-    def start(self, should_stop: Callable[[], bool], *, parts: Sequence[str] = PARTS_AFTER_STORE) -> None:
-        """Bring everything up: the store, both schemas, then `parts` side by side.
+    def start(self, should_stop: Callable[[], bool]) -> None:
+        """Bring everything up: the store, both schemas, then the other parts side by side.
+
+        Raises: what `start_stores` raises.
+        """
+        self.start_stores(should_stop)
+        self.start_parts(PARTS_AFTER_STORE, should_stop)
+
+    def start_stores(self, should_stop: Callable[[], bool]) -> None:
+        """Bring up the store and both schemas.
 
         Raises:
             FlightwatchError: a part did not start, or a schema is newer than this program; stop what runs by `stop`.
         """
-        # imported late: it pulls in Alembic, which a refused port need not wait for
+        self.log_dir.mkdir(parents=True, exist_ok=True)
+        stores = [self._part(self._store_plan())] if self.addresses.store else []
+        self.supervisor.launch(stores)
+        # Imported here: it takes as long as the store needs to come up, and a refused port need not wait for it.
         from collector.store.migrate import migrate_all
 
-        self.log_dir.mkdir(parents=True, exist_ok=True)
-        if self.addresses.store:
-            self.supervisor.start([self._part(self._store_plan())], should_stop)
+        self.supervisor.wait_ready(stores, should_stop)
         if should_stop():
             return
         migrate_all(self.settings)
         self._say("schema     ready")
+
+    def start_parts(self, names: Sequence[str], should_stop: Callable[[], bool]) -> None:
+        """Bring up these parts side by side.
+
+        Raises:
+            PartFailedError: one of them ended or does not answer.
+        """
+        if should_stop():
+            return
         plans = (self._collector_plan(), self._analytics_plan(), self._dashboard_plan())
-        self.supervisor.start([self._part(plan) for plan in plans if plan.name in parts], should_stop)
+        self.supervisor.start([self._part(plan) for plan in plans if plan.name in names], should_stop)
 
     def stop(self) -> None:
         """Stop every part."""

@@ -55,9 +55,21 @@ class Supervisor:
         Raises:
             PartFailedError: one of them ended or does not answer.
         """
+        self.launch(parts)
+        self.wait_ready(parts, should_stop)
+
+    def launch(self, parts: Sequence[Part]) -> None:
+        """Start these parts side by side."""
         for part in parts:
             part.start()
             self._watches.append(_Watch(part, self._monotonic()))
+
+    def wait_ready(self, parts: Sequence[Part], should_stop: Callable[[], bool]) -> None:
+        """Wait until all of these parts are ready, or `should_stop`.
+
+        Raises:
+            PartFailedError: one of them ended or does not answer.
+        """
         for part in parts:
             self._wait_ready(part, self._monotonic() + READY_SECONDS, should_stop)
             if should_stop():

@@ -79,7 +79,7 @@ def test_what_is_not_host_and_port_is_refused_by_the_name_of_its_source(address:
 
 
 def test_an_address_of_another_machine_is_refused() -> None:
-    with pytest.raises(FlightwatchError, match="cannot listen on 192.0.2.1:8460"):
+    with pytest.raises(FlightwatchError, match=r"cannot listen on 192\.0\.2\.1:8460"):
         is_free("192.0.2.1:8460", "FLIGHTWATCH_DASHBOARD")
 
 

@@ -46,7 +46,8 @@ class FakePart(Part):
 
 
 def started(*parts: FakePart) -> tuple[Supervisor, FakeClock, list[str]]:
-    clock, said = FakeClock(), []
+    clock = FakeClock()
+    said: list[str] = []
     supervisor = Supervisor(said.append, monotonic=clock.monotonic, sleep=clock.sleep)
     supervisor.start(parts, lambda: False)
     said.clear()
