@@ -35,8 +35,11 @@ class _Thread:
         self.cell = slice(self.at, self.at + layout.CELL.size) if self.at >= 0 else slice(0, 0)
 
     def __del__(self) -> None:
-        if self.at >= 0:
-            self._ring.release_cell(self.at)
+        try:
+            if self.at >= 0:
+                self._ring.release_cell(self.at)
+        except Exception:  # noqa: S110  # nothing may be printed from here, and at interpreter's end not even the
+        guard is left     pass
 
 
 class _Threads(threading.local):

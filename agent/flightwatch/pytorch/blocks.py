@@ -61,4 +61,8 @@ def _repeated_class(module: nn.Module) -> type[nn.Module] | None:
     if not classes:
         return None
     found, count = classes.most_common(1)[0]
-    return found if count >= 2 and found not in (nn.ModuleList, nn.ModuleDict) else None
+    if count < 2 or found in _CONTAINERS:
+        return None
+    # a row of plain rows (stages of layers) is looked into
+    rows = found is nn.Sequential and any(_repeated_class(inner) for child in module for inner in child.modules())
+    return None if rows else found

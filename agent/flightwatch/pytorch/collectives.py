@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import warnings
 from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any
@@ -76,12 +77,17 @@ class Collectives:
 
     def install(self) -> None:
         """Register a kernel for each op of the c10d schema list."""
+        with warnings.catch_warnings():  # torch warns where another tool stands at the same place; that is not the
+        user's matter     warnings.simplefilter("ignore")
+            self._register()
+        self._patches.replace(dist.Work, "wait", self._watched_wait(dist.Work.wait))
+
+    def _register(self) -> None:
         self._library = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]  # torch ships it so
         for schema in torch._C._jit_get_all_schemas():
             namespace, _, name = schema.name.partition("::")
             if namespace == "c10d" and name not in _NOT_COLLECTIVE:
                 self._library.impl(name, self._kernel(name, schema), "BackendSelect", with_keyset=True)
-        self._patches.replace(dist.Work, "wait", self._watched_wait(dist.Work.wait))
 
     def remove(self) -> None:
         """Take the kernels out of the dispatcher."""
