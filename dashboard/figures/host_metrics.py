@@ -17,6 +17,24 @@ WORST_NODES = 6
 PANELS_PER_ROW = 4
 MAX_PANELS = 8  # 8 panels x (6 nodes + median) = 56 lines, below the 100 that a browser draws smoothly
 PANEL_HEIGHT = 170
+# What speaks of slowness first; a metric that is not named here comes after these, by name.
+FIRST_METRICS = (
+    "temperature_celsius",
+    "cpu_busy_ratio",
+    "pressure_cpu_some_ratio",
+    "memory_available_bytes",
+    "pressure_memory_full_ratio",
+    "pressure_io_full_ratio",
+    "disk_read_bytes_per_second",
+    "network_received_bytes_per_second",
+)
+# By a metric's unit, the end of its name: how its title says it, and how its axis counts.
+UNITS = (
+    ("_bytes_per_second", "B/s", ".2~s"),
+    ("_bytes", "B", ".2~s"),
+    ("_ratio", "", ".0~%"),
+    ("_celsius", "°C", ""),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +52,10 @@ class MetricPanel:
 
 def host_metrics(panels: Sequence[MetricPanel], nodes: Sequence[str], colours: Palette, *, key: str = "") -> go.Figure:
     """Return the small multiples of `panels` with the lines of `nodes`, each in one colour throughout."""
-    shown = list(panels)[:MAX_PANELS]
+    shown = sorted(panels, key=_importance)[:MAX_PANELS]
     columns = min(PANELS_PER_ROW, max(1, len(shown)))
     rows = -(-len(shown) // columns)
-    titles = [safe_text(panel.metric.replace("_", " ")) for panel in shown]
+    titles = [metric_title(panel.metric) for panel in shown]
     figure = make_subplots(
         rows=rows, cols=columns, subplot_titles=titles, vertical_spacing=0.2, horizontal_spacing=0.05
     )
@@ -53,6 +71,15 @@ def host_metrics(panels: Sequence[MetricPanel], nodes: Sequence[str], colours: P
     for place, panel in enumerate(shown):
         _draw(figure, panel, nodes, colours, row=place // columns + 1, column=place % columns + 1, is_first=place == 0)
     return figure
+
+
+def metric_title(metric: str) -> str:
+    """Return a metric's name in words, its unit behind a comma."""
+    for end, unit, _ in UNITS:
+        if metric.endswith(end):
+            words = safe_text(metric.removesuffix(end).replace("_", " "))
+            return f"{words}, {unit}" if unit else words
+    return safe_text(metric.replace("_", " "))
 
 
 def figure_height(n_panels: int) -> int:
@@ -75,6 +102,11 @@ def worst_nodes(panels: Sequence[MetricPanel], accused: Sequence[str], *, most: 
             distance[node] = max(distance.get(node, 0.0), float(np.nan_to_num(away)))
     ordered = sorted(distance, key=lambda node: (node not in accused, -distance[node], node))
     return ordered[:most]
+
+
+def _importance(panel: MetricPanel) -> tuple[int, str]:
+    known = panel.metric in FIRST_METRICS
+    return (FIRST_METRICS.index(panel.metric) if known else len(FIRST_METRICS)), panel.metric
 
 
 def _newest(row: NDArray[np.float64]) -> float:
@@ -117,3 +149,5 @@ def _draw(
             hovertemplate=name + " %{y:.4~g}<extra></extra>",
         )
         figure.add_trace(trace, row=row, col=column)
+    formats = [form for end, _, form in UNITS if panel.metric.endswith(end)]
+    figure.update_yaxes(tickformat=formats[0] if formats else "~s", row=row, col=column)

@@ -22,8 +22,8 @@ class Palette:
     ratio_scale: tuple[str, ...]
 
 
-# Line colours: after Okabe and Ito, "Color Universal Design" (2008), darkened for light pages until each has 3:1 on
-# the surface. Ratio scale: blue (faster than peers) through the page's own ground to orange-red (slower), equally long arms.
+# Line colours: after Okabe and Ito, "Color Universal Design" (2008), darkened on light pages to 3:1 or more.
+# Ratio scale: blue (faster than peers) through the page's own ground to orange-red (slower), equally long arms.
 LIGHT = Palette(
     text="#1b2330",
     muted="#566173",
@@ -67,6 +67,7 @@ def base_layout(colours: Palette, *, height: int, key: str) -> dict[str, Any]:
         "automargin": False,
     }
     return {
+        "template": "none",  # the default one is 7 kB in each figure, and every colour of it would be overridden
         "height": height,
         "margin": {"l": 52, "r": 12, "t": 8, "b": 34},
         "paper_bgcolor": "rgba(0,0,0,0)",

@@ -1,4 +1,4 @@
-"""Text from jobs (host names, run names) as Plotly is to show it, which by itself reads pseudo-HTML and %{templates}."""
+"""Text from jobs (names of hosts, runs) as Plotly is to show it, which by itself reads pseudo-HTML and %{templates}."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -45,7 +46,7 @@ class SimulatedTelemetry:
         level = 0.55 + 0.04 * (stage == self.pp - 1)
         noise = np.random.default_rng(step).normal(0, 0.015, self.n_ranks)
         slow = (ranks // RANKS_PER_NODE == self.slow_node) & (step >= self.slow_from)
-        return level * np.exp(noise) * np.where(slow, self.slow_factor, 1.0)
+        return np.asarray(level * np.exp(noise) * np.where(slow, self.slow_factor, 1.0))
 
     def compute_seconds(self, run: str, *, first_step: int, last_step: int) -> pa.Table:
         self.asked.append((first_step, last_step))
@@ -93,7 +94,12 @@ class SimulatedTelemetry:
     def metric_series(self, *, nodes: Sequence[str], since_ns: int, until_ns: int, points: int) -> pa.Table:
         times = np.linspace(since_ns, until_ns, points).astype(np.int64)
         rows: dict[str, list[Any]] = {name: [] for name in ("node", "device", "metric", "time_ns", "value")}
-        levels = {"cpu_utilization": 0.62, "memory_used_ratio": 0.48, "pressure_cpu": 0.04, "temperature_celsius": 61.0}
+        levels = {
+            "cpu_busy_ratio": 0.22,
+            "memory_available_bytes": 7e11,
+            "network_received_bytes_per_second": 4.1e9,
+            "temperature_celsius": 61.0,
+        }
         rng = np.random.default_rng(7)
         for number, node in enumerate(nodes):
             for metric, level in levels.items():
@@ -154,15 +160,18 @@ def seed_run(
         for number in range(-(-n_ranks // RANKS_PER_NODE)):
             node = Node(name=node_name(number), first_seen_at=begun, last_seen_at=now)
             work.session.merge(node)
-        work.session.add_all(_rank(run_id, rank, n_ranks, pp, tp, begun) for rank in range(n_ranks))
+        work.session.add_all(
+            rank_record(run_id, rank, world_size=n_ranks, pp=pp, tp=tp, begun=begun) for rank in range(n_ranks)
+        )
 
 
-def _rank(run_id: str, rank: int, n_ranks: int, pp: int, tp: int, begun: datetime) -> Rank:
+def rank_record(run_id: str, rank: int, *, world_size: int, begun: datetime, pp: int = 4, tp: int = 8) -> Rank:
+    """Return the record of one rank of a dp x pp x tp job, eight to a node."""
     return Rank(
-        epoch=f"{hash((run_id, rank)) & (1 << 64) - 1:016x}",
+        epoch=f"{zlib.crc32(run_id.encode()):08x}{rank:08x}",
         run_id=run_id,
         rank=rank,
-        world_size=n_ranks,
+        world_size=world_size,
         local_rank=rank % RANKS_PER_NODE,
         node=node_name(rank // RANKS_PER_NODE),
         coordinates={"dp": rank // (pp * tp), "pp": rank // tp % pp, "tp": rank % tp},
