@@ -38,8 +38,8 @@ class _Thread:
         try:
             if self.at >= 0:
                 self._ring.release_cell(self.at)
-        except Exception:  # noqa: S110  # nothing may be printed from here, and at interpreter's end not even the
-        guard is left     pass
+        except Exception:  # noqa: S110  # nothing may be printed from here, at the interpreter's end not even logged
+            pass
 
 
 class _Threads(threading.local):

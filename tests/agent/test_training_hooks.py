@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import io
+import itertools
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -101,7 +102,7 @@ def ring_of(directory: Path) -> Ring:
 
 def never_nest(ring: Ring) -> bool:
     spans = sorted((r["start_ns"], r["start_ns"] + r["value"]) for r in ring.kind("forward") + ring.kind("backward"))
-    return all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    return all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
 def test_every_step_is_recorded_whole_with_no_line_changed(watched: Path) -> None:
@@ -213,7 +214,8 @@ def test_an_exhausted_loader_and_a_failing_one_leave_no_record(watched: Path) ->
         def __getitem__(self, index: int) -> Any:
             raise LookupError("mine")
 
-    torch.optim.SGD(_seeded().parameters(), lr=0.1)
+    model = _seeded()
+    torch.optim.SGD(model.parameters(), lr=0.1)
     data = TensorDataset(torch.zeros(6))
     assert len(list(DataLoader(data, batch_size=2))) == 3
     with pytest.raises(LookupError, match="mine"):
@@ -412,41 +414,21 @@ def test_a_ring_that_cannot_be_made_leaves_training_unwatched(
 
 def _internals() -> Iterator[tuple[Any, str]]:
     """Every function of ours that is called behind a seam; the seams themselves (guarded, hooks' __call__) excepted."""
-    for module in (
-        _directory,
-        _identity,
-        _recorder,
-        _ring,
-        _session,
-        block_spans,
-        blocks,
-        loaders,
-        samples,
-        steps,
-        training,
-    ):
+    core = (_directory, _identity, _recorder, _ring, _session)
+    for module in (*core, block_spans, blocks, loaders, samples, steps, training):
         for name, thing in vars(module).items():
-            if inspect.isfunction(thing) and thing.__module__ == module.__name__ and not hasattr(thing, "__wrapped__"):
+            if getattr(thing, "__module__", "") != module.__name__:
+                continue
+            if inspect.isfunction(thing) and not hasattr(thing, "__wrapped__"):
                 yield module, name
-            elif (
-                inspect.isclass(thing)
-                and thing.__module__ == module.__name__
-                and not issubclass(thing, block_spans._Hook)
-            ):
-                yield from (
-                    (thing, n)
-                    for n, f in vars(thing).items()
-                    if inspect.isfunction(f) and not hasattr(f, "__wrapped__")
-                )
+            elif inspect.isclass(thing) and not issubclass(thing, block_spans._Hook):
+                functions = {n: f for n, f in vars(thing).items() if inspect.isfunction(f) and n != "__del__"}
+                yield from ((thing, n) for n, f in functions.items() if not hasattr(f, "__wrapped__"))
 
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [
-        pytest.param(*pair, id=f"{getattr(pair[0], '__name__', '')}.{pair[1]}")
-        for pair in _internals()
-        if pair[1] != "__del__"
-    ],
+    [pytest.param(*pair, id=f"{getattr(pair[0], '__name__', '')}.{pair[1]}") for pair in _internals()],
 )
 def test_any_internal_function_may_fail_and_training_does_not_notice(
     owner: Any, name: str, fresh_process: Path, monkeypatch: pytest.MonkeyPatch

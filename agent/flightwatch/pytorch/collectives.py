@@ -77,8 +77,8 @@ class Collectives:
 
     def install(self) -> None:
         """Register a kernel for each op of the c10d schema list."""
-        with warnings.catch_warnings():  # torch warns where another tool stands at the same place; that is not the
-        user's matter     warnings.simplefilter("ignore")
+        with warnings.catch_warnings():  # torch warns where another tool stands at the same place
+            warnings.simplefilter("ignore")
             self._register()
         self._patches.replace(dist.Work, "wait", self._watched_wait(dist.Work.wait))
 
