@@ -84,6 +84,7 @@ class Forwarder:
         self._scanned = self._sampled = -HOST_SECONDS
         self._saw_ring = False
         self._n_read = 0  # records, in this turn
+        self._sampling: tuple[bool, int] | None = None  # as commanded for all ranks: (pause, every n-th step)
 
     def command(self, command: wire.Command) -> None:
         """Take a collector's command. Any thread."""
@@ -94,7 +95,8 @@ class Forwarder:
         if self._patience.once:
             self._run_once()
             return
-        moved = done_since = self._monotonic()
+        moved = self._monotonic()
+        done_since: float | None = None
         acked = 0
         while not stop.is_set():
             self.turn()
@@ -102,12 +104,14 @@ class Forwarder:
             if self._has_live_ranks() or self._link.acked_frames != acked:
                 moved, acked = now, self._link.acked_frames
             if self._sessions or not self._outbox.is_empty():
+                done_since = None
+                if now - moved >= self._patience.drain:
+                    self._abandon()
+                    return
+            elif done_since is None:
                 done_since = now
-            if now - done_since >= (self._patience.linger if self._saw_ring else self._patience.first):
+            if done_since is not None and now - done_since >= self._linger_seconds():
                 break
-            if now - moved >= self._patience.drain and done_since == now:
-                self._abandon()
-                return
             stop.wait(self._flush_seconds())
         self._take_leave()
 
@@ -161,6 +165,8 @@ class Forwarder:
         session = RankSession(ring, found_dead=ring.owner_is_gone())
         self._sessions[session.epoch] = session
         self._saw_ring = True
+        if self._sampling is not None:
+            ring.write_sampling(pause=self._sampling[0], every=self._sampling[1])
         logger.info("following %s from record %d", path, session.tail.position)
         return session.epoch
 
@@ -229,8 +235,9 @@ class Forwarder:
             if command.verb != "set_sampling":
                 logger.warning("unknown command %r", command.verb)
                 continue
-            every = int(command.arguments.get("every", "1"))
-            pause = command.arguments.get("pause", "0") == "1"
+            pause, every = command.arguments.get("pause", "0") == "1", int(command.arguments.get("every", "1"))
+            if not command.epoch:
+                self._sampling = (pause, every)
             for session in self._sessions.values():
                 if command.epoch in (0, session.epoch):
                     session.ring.write_sampling(pause=pause, every=every)
@@ -250,6 +257,9 @@ class Forwarder:
 
     def _has_ended_ranks(self) -> bool:
         return any(session.end is not None or session.ring.owner_is_gone() for session in self._sessions.values())
+
+    def _linger_seconds(self) -> float:
+        return self._patience.linger if self._saw_ring else self._patience.first
 
     def _flush_seconds(self) -> float:
         return self._link.flush_interval_ms / 1000.0 or FLUSH_SECONDS

@@ -62,7 +62,7 @@ class Outbox:
             while (path := self._spool.find_overflow(keep=self._shipping)) is not None:
                 lost = lost_frame(path, SPOOL_FULL)
                 drop(path)
-                if lost.gaps:
+                if lost.gaps or lost.ends:
                     self._spool.write(lost)
             self._spool_fails = False
         except OSError as error:

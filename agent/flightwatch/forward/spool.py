@@ -123,14 +123,19 @@ def drop(path: str) -> None:
 
 
 def lost_frame(path: str, reason: str) -> wire.Frame:
-    """Return the frame that says what is lost with a file: its starts, and one gap per process."""
+    """Return the frame that stands for a file to be dropped: one gap per process, and what the file said of starts,
+    ends and gaps before.
+    """
     lost = wire.Frame()
+    starts: dict[int, wire.RankStart] = {}
     gaps: dict[int, wire.Gap] = {}
     for frame in read_frames(path):
-        lost.starts.extend(frame.starts)
+        starts.update((start.epoch, start) for start in frame.starts)
+        lost.gaps.extend(frame.gaps)
+        lost.ends.extend(frame.ends)
         add_lost_slices(gaps, frame, reason)
-    known = {start.epoch for start in lost.starts}
-    lost.gaps.extend(gap for epoch, gap in gaps.items() if epoch in known)
+    lost.starts.extend(starts.values())
+    lost.gaps.extend(gap for epoch, gap in gaps.items() if epoch in starts)
     return lost
 
 

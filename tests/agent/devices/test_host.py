@@ -81,7 +81,8 @@ def test_pressure_is_the_share_of_time_that_tasks_stalled(machine: _Machine) -> 
 def test_whole_disks_are_counted_and_their_partitions_are_not(machine: _Machine) -> None:
     def disks(sectors: int) -> str:
         return "".join(
-            f"   8  0 {name} 10 0 {sectors} 5 20 0 {2 * sectors} 6 0 7 8\n" for name in ("sda", "sda1", "nvme0n1", "dm-0")
+            f"   8  0 {name} 10 0 {sectors} 5 20 0 {2 * sectors} 6 0 7 8\n"
+            for name in ("sda", "sda1", "nvme0n1", "dm-0")
         )
 
     machine.put("proc/diskstats", disks(0))

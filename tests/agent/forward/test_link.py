@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from scripted_collector import ScriptedCollector
 
 from flightwatch.forward.backoff import Backoff
 from flightwatch.forward.link import Link
 from flightwatch.wire import flightwatch_pb2 as wire
+from scripted_collector import ScriptedCollector
 
 
 class _Impatient(random.Random):
@@ -54,7 +54,9 @@ def make_link() -> Iterator[Callable[..., Link]]:
         link.close()
 
 
-def test_frames_arrive_in_order_and_are_acknowledged(collector: ScriptedCollector, make_link: Callable[..., Link]) -> None:
+def test_frames_arrive_in_order_and_are_acknowledged(
+    collector: ScriptedCollector, make_link: Callable[..., Link]
+) -> None:
     link = make_link(collector.address)
     acked: list[int] = []
 

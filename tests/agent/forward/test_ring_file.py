@@ -4,10 +4,10 @@ import struct
 from pathlib import Path
 
 import pytest
-from ring_oracle import CAPACITY, START_MONOTONIC_NS, START_UNIX_NS, LockHolder, OracleRing
 
 from flightwatch._ops import Op
 from flightwatch.forward.ring_file import Cell, DamagedRingError, RingFile
+from ring_oracle import CAPACITY, START_MONOTONIC_NS, START_UNIX_NS, LockHolder, OracleRing
 
 
 @pytest.fixture

@@ -98,5 +98,18 @@ def test_dropped_file_becomes_one_gap_per_process(tmp_path: Path) -> None:
     assert [start.run for start in lost.starts] == ["r"]
 
 
+def test_ends_and_gaps_of_a_dropped_file_are_kept(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path / "spool"), greeting)
+    spool.write(wire.Frame(gaps=[wire.Gap(epoch=1, reason="torn", first_record=3, last_record=3, count=1)]))
+    spool.write(a_frame(100))
+    spool.write(wire.Frame(ends=[wire.RankEnd(epoch=1, how="clean", records_written=110)]))
+    spool.close_file()
+
+    lost = lost_frame(spool.files()[0], "spool_full")
+
+    assert [(gap.reason, gap.count) for gap in lost.gaps] == [("torn", 1), ("spool_full", 10)]
+    assert [end.records_written for end in lost.ends] == [110]
+
+
 def test_missing_directory_means_an_empty_spool(tmp_path: Path) -> None:
     assert Spool(str(tmp_path / "none"), list).is_empty()

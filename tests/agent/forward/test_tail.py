@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ring_oracle import CAPACITY, OracleRing, values_in
 
 from flightwatch.forward.ring_file import RingFile
 from flightwatch.forward.tail import OVERRUN, TORN, LostRecords, Tail
+from ring_oracle import CAPACITY, OracleRing, values_in
 
 PLENTY = 10**6
 
@@ -174,7 +174,7 @@ def test_is_written_tells_half_full(ring: OracleRing) -> None:
 @settings(max_examples=40, deadline=None)
 @given(
     writes=st.lists(st.tuples(st.integers(0, 60), st.sampled_from(["good", "skip", "torn"])), max_size=30),
-    begin=st.sampled_from([0, CAPACITY - 40, 254 * CAPACITY - 3, 255 * CAPACITY - 20]),
+    begin=st.sampled_from([0, CAPACITY - 40, 5 * CAPACITY - 3]),
 )
 def test_read_and_lost_together_are_all_that_was_written(
     tmp_path_factory: pytest.TempPathFactory, writes: list[tuple[int, str]], begin: int
