@@ -137,7 +137,7 @@ def test_a_restart_of_the_engine_doubles_nothing_and_resolves_what_was_open(job:
 
     (incident,) = job.incidents()
     assert incident.state == "resolved"
-    assert 80 < incident.resolved_step < 130
+    assert 80 < incident.resolved_step < 150
     assert len(job.deliveries()) == 2
 
 
