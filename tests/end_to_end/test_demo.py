@@ -72,7 +72,7 @@ def test_demo_names_the_slow_node_closes_the_incident_and_loses_no_record(demo: 
     opened = demo.wait_for("incident_opened", 120)
     assert (opened["kind"], opened["cause"], opened["nodes"]) == ("slow_rank", "compute", [injected["node"]])
     assert opened["is_true"]
-    listed = api(live, f"/api/v1/incidents?run={live['run']}")
+    listed = api(live, f"/api/v1/runs/{live['run']}/incidents")
     assert injected["node"] in json.dumps(listed)
 
     demo.wait_for("healed", 120)
