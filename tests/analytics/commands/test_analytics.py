@@ -29,17 +29,6 @@ from flightwatch._ops import Op
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 N_RANKS = 4
 STEP_NS = 500_000_000
-PATIENCE_SECONDS = 60.0
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError("waited in vain")
 
 
 @pytest.fixture
