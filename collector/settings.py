@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from flightwatch.errors import FlightwatchError
+
 DEFAULT_COLLECTOR = "127.0.0.1:7460"
 DEFAULT_STORE_URL = "http://127.0.0.1:8124"
 DEFAULT_DASHBOARD = "127.0.0.1:8460"
@@ -45,4 +47,10 @@ class Settings:
 
 
 def _read_secret(path: str) -> str:
-    return Path(path).read_text().strip() if path else ""
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise FlightwatchError(f"FLIGHTWATCH_WEBHOOK_SECRET_FILE {path} cannot be read: {reason}") from error
