@@ -95,12 +95,14 @@ def samples(client: TelemetryClient, run: str, *, names: Sequence[str], first_st
     """
     sql = _sql("""
         SELECT step, name,
-            quantileExactInclusiveIf(0.5)(number, NOT isNaN(number)) AS value_median,
-            if(countIf(isNaN(number)) > 0, nan, min(number)) AS value_min,
-            if(countIf(isNaN(number)) > 0, nan, max(number)) AS value_max,
+            (quantileExactLowIf(0.5)(number, is_number) + quantileExactHighIf(0.5)(number, is_number)) / 2
+                AS value_median,
+            if(countIf(is_number) < count(), nan, min(number)) AS value_min,
+            if(countIf(is_number) < count(), nan, max(number)) AS value_max,
             count() AS n_ranks
         FROM (
-            SELECT step, rank, names.name AS name, reinterpret(argMax(value, (start_ns, record)), 'Float64') AS number
+            SELECT step, rank, names.name AS name, reinterpret(argMax(value, (start_ns, record)), 'Float64') AS number,
+                NOT isNaN(number) AS is_number
             FROM ops INNER JOIN $names USING op
             WHERE run = {run:String} AND $of_kinds AND $in_steps AND names.name IN {names:Array(String)}
             GROUP BY step, rank, name

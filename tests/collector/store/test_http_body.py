@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import lz4.frame
+import lz4.frame  # type: ignore[import-untyped]  # ships no types
 import pytest
 import zstandard
 
