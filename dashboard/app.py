@@ -10,14 +10,13 @@ from dash import Dash
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, RedirectResponse
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
 from collector.settings import Settings
 from collector.store.records.session import open_engine
 from collector.store.telemetry.client import connect
 from dashboard import queries
 from dashboard.api.routes import api_router
-from dashboard.backstage import Backstage
+from dashboard.backstage import STORE_ERRORS, Backstage
 from dashboard.callbacks.panels import add_panels
 from dashboard.callbacks.routing import add_routing
 from dashboard.page_paths import PagePaths
@@ -26,7 +25,6 @@ from dashboard.pulse import Pulse
 from dashboard.run_cache import RunCache
 from dashboard.stored_telemetry import StoredTelemetry
 from dashboard.telemetry_source import TelemetrySource
-from flightwatch.errors import FlightwatchError
 
 logger = logging.getLogger(__name__)
 
@@ -53,8 +51,8 @@ def create_app(settings: Settings, *, engine: Engine | None = None, source: Tele
     stage = Backstage(engine, source, RunCache(engine, source), Pulse(lambda: queries.counters(engine)))
     server = FastAPI(title="flightwatch", description="Who slows the job, since when, and what it costs.", version="1")
     server.include_router(api_router(stage))
-    server.add_exception_handler(FlightwatchError, _unavailable)
-    server.add_exception_handler(SQLAlchemyError, _unavailable)
+    for kind in STORE_ERRORS:
+        server.add_exception_handler(kind, _unavailable)
     pages = _pages(server, settings)
     add_routing(pages, stage)
     add_panels(pages, stage)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import numpy as np
+from clickhouse_connect.driver.exceptions import ClickHouseError
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from analytics.ratios import peer_log_ratios
 from analytics.roles import roles_of
@@ -18,7 +20,10 @@ from dashboard.pulse import Pulse
 from dashboard.queries import IncidentRow, RunRow
 from dashboard.run_cache import RunCache
 from dashboard.telemetry_source import TelemetrySource
+from flightwatch.errors import FlightwatchError
 
+# What a store may answer instead of rows: away, locked, over its limits. Pages and API say it in one line.
+STORE_ERRORS = (FlightwatchError, SQLAlchemyError, ClickHouseError)
 AROUND_STEPS = 50  # shown before and after an incident
 MAX_INCIDENT_STEPS = 400
 MAX_INCIDENT_CELLS = 1_500_000  # ranks x steps fetched for one incident's picture: about 2 s of the store's time

@@ -14,21 +14,21 @@ from collector.store.telemetry.client import TelemetryClient
 # fast, so it is left out.
 # A step that a rank did again after a restart is given as its newest epoch did it.
 COMPUTE_SECONDS = """
-    SELECT rank, step, argMax(seconds, first_ns) AS seconds
+    SELECT rank, step, argMax(own, first_ns) AS seconds
     FROM (
         SELECT rank, epoch, step, min(start_ns) AS first_ns, countIf(op IN (
                 SELECT op FROM op_names WHERE run = {run:String} AND kind = 'step'
             )) AS ended,
             sumIf(value, op NOT IN (
                 SELECT op FROM op_names WHERE run = {run:String} AND kind = 'step'
-            )) / 1e9 AS seconds
+            )) / 1e9 AS own
         FROM ops FINAL
         WHERE run = {run:String} AND step BETWEEN {first_step:UInt32} AND {last_step:UInt32} AND op IN (
             SELECT op FROM op_names WHERE run = {run:String} AND kind IN ('forward', 'backward', 'step')
         )
         GROUP BY rank, epoch, step
     )
-    WHERE ended > 0 AND seconds > 0
+    WHERE ended > 0 AND own > 0
     GROUP BY rank, step
 """
 METRIC_NAMES = """

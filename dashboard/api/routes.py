@@ -8,17 +8,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import JSONResponse
 from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
 
 from collector.store.records.session import UnitOfWork
 from dashboard import queries
 from dashboard.api.models import Health, Heatmap, HeatmapRow, Problem
-from dashboard.backstage import Backstage
+from dashboard.backstage import STORE_ERRORS, Backstage
 from dashboard.compute_window import CAPACITY_STEPS, WindowView
 from dashboard.figures.heatmap import to_percent
 from dashboard.figures.pooling import even_starts, group_rows, pool_worst
 from dashboard.queries import IncidentRow, RunRow
-from flightwatch.errors import FlightwatchError
 
 UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": Problem}}
 
@@ -124,6 +122,6 @@ def _select_one(stage: Backstage) -> None:
 def _ask(question: Any) -> str:
     try:
         question()
-    except (FlightwatchError, SQLAlchemyError) as error:
+    except STORE_ERRORS as error:
         return str(error).splitlines()[0]
     return "ok"

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import plotly.graph_objects as go
-from dash import Dash, Input, Output, State, no_update
-from sqlalchemy.exc import SQLAlchemyError
+from dash import Dash, Input, Output, State, html, no_update
 
-from dashboard.backstage import Backstage
+from dashboard.backstage import STORE_ERRORS, Backstage
 from dashboard.callbacks.panels_content import Panels
-from dashboard.figures import heatmap, host_metrics, sample_line
+from dashboard.figures import heatmap, sample_line
 from dashboard.figures.notice import notice
 from dashboard.figures.palette import palette
 from dashboard.pages.run import HOSTS_HEIGHT
-from flightwatch.errors import FlightwatchError
 
 logger = logging.getLogger(__name__)
-STORE_ERRORS = (FlightwatchError, SQLAlchemyError)
 
 
 def add_panels(app: Dash, stage: Backstage) -> None:
@@ -34,7 +30,10 @@ def add_panels(app: Dash, stage: Backstage) -> None:
 def _add_list(app: Dash, panels: Panels) -> None:
     @app.callback(Output("runs-table", "children"), Input("revision", "data"))
     async def runs_table(_revision: Any) -> Any:
-        return await _or_message(panels.runs)
+        try:
+            return await asyncio.to_thread(panels.runs)
+        except STORE_ERRORS as error:
+            return _message(error)
 
 
 def _add_run(app: Dash, panels: Panels) -> None:
@@ -48,7 +47,10 @@ def _add_run(app: Dash, panels: Panels) -> None:
         run_id,
     )
     async def head(_revision: Any, run: str) -> Any:
-        return await asyncio.to_thread(panels.head, run)
+        try:
+            return await asyncio.to_thread(panels.head, run)
+        except STORE_ERRORS as error:
+            return no_update, _message(error), no_update
 
     @app.callback(
         Output("run-heatmap", "figure"),
@@ -93,7 +95,10 @@ def _add_incident(app: Dash, panels: Panels) -> None:
 
     @app.callback(Output("incident-body", "children"), Output("incident-records", "children"), revision, incident_id)
     async def records(_revision: Any, incident: str) -> Any:
-        return await asyncio.to_thread(panels.incident, incident)
+        try:
+            return await asyncio.to_thread(panels.incident, incident)
+        except STORE_ERRORS as error:
+            return _message(error), no_update
 
     @app.callback(Output("incident-heatmap", "figure"), revision, theme, incident_id)
     async def around(_revision: Any, colours: str, incident: str) -> Any:
@@ -103,17 +108,11 @@ def _add_incident(app: Dash, panels: Panels) -> None:
             return _notice(error, colours, heatmap.HEIGHT)
 
 
-async def _or_message(panel: Callable[[], Any]) -> Any:
-    try:
-        return await asyncio.to_thread(panel)
-    except STORE_ERRORS as error:
-        logger.warning("cannot fill a panel: %s", error)
-        return str(error).splitlines()[0]
+def _message(error: Exception) -> Any:
+    logger.warning("cannot fill a panel: %s", error)
+    return html.Div(str(error).splitlines()[0], className="banner banner-silent", role="alert")
 
 
 def _notice(error: Exception, colours: str, height: int) -> go.Figure:
     logger.warning("cannot draw a figure: %s", error)
     return notice(str(error).splitlines()[0], palette(colours), height=height)
-
-
-HOSTS_ROWS = host_metrics.MAX_PANELS

@@ -9,16 +9,14 @@ from urllib.parse import unquote
 
 from dash import ClientsideFunction, Dash, Input, Output, ctx, set_props
 from dash.exceptions import WebsocketDisconnected
-from sqlalchemy.exc import SQLAlchemyError
 
 from dashboard import queries
-from dashboard.backstage import Backstage
+from dashboard.backstage import STORE_ERRORS, Backstage
 from dashboard.pages.incident import incident_page
 from dashboard.pages.run import axes_of, run_page
 from dashboard.pages.runs import runs_page
 from dashboard.pages.shell import not_found, trouble
 from dashboard.pulse import TICK_SECONDS
-from flightwatch.errors import FlightwatchError
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +35,7 @@ def add_routing(app: Dash, stage: Backstage) -> None:
     async def route(pathname: str | None) -> tuple[Any, str, str]:
         try:
             return await asyncio.to_thread(page_at, stage, unquote(pathname or ""))
-        except (FlightwatchError, SQLAlchemyError) as error:
+        except STORE_ERRORS as error:
             logger.warning("cannot show %s: %s", pathname, error)
             return trouble(str(error).splitlines()[0]), "flightwatch", ""
 
