@@ -20,6 +20,7 @@ from flightwatch.errors import FlightwatchError
 
 HELP = "serve the embedded telemetry store over ClickHouse's HTTP protocol"
 DEFAULT_LISTEN = "127.0.0.1:8124"
+KEEP_ALIVE_SECONDS = 75  # uvicorn's 5 s would close the connection of whoever asks every ten
 DRAIN_SECONDS = 70  # the longest query that the engine allows, and a little
 
 
@@ -58,6 +59,7 @@ def _serve(front: HttpFront, listener: socket.socket) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     uvicorn.Server(config).run(sockets=[listener])

@@ -60,7 +60,12 @@ class TelemetryClient:
         An insert that is repeated after an error does no harm: equal keys collapse.
         """
         rows = to_arrow(columns)
-        if rows.num_rows:
+        if rows.num_rows == 0:
+            return
+        try:
+            self._call(lambda client: client.insert_arrow(table, rows, settings=INSERT_SETTINGS))
+        except StoreUnreachableError:
+            # The server may have closed an idle connection just as we wrote to it.
             self._call(lambda client: client.insert_arrow(table, rows, settings=INSERT_SETTINGS))
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
