@@ -6,8 +6,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from collector.store.records.run import ENDED
 from dashboard import queries
-from dashboard.backstage import Backstage
+from dashboard.backstage import STORE_ERRORS, Backstage
 from dashboard.culprits import standings
 from dashboard.figures import heatmap, sample_line, step_time
 from dashboard.figures.heatmap import StepMark, ratio_heatmap
@@ -22,7 +23,8 @@ from dashboard.queries import IncidentRow, RunRow
 from dashboard.step_series import SAMPLES
 from dashboard.verdict import verdict_on
 
-REPORTING_STEPS = 3
+# A rank that finished none of these is no longer counted as covered; fewer would flicker with each late batch.
+REPORTING_STEPS = 10
 NO_STEPS = "No rank has finished a step yet.\nSteps show here as soon as the optimizer has stepped."
 NO_SAMPLE = "No {name} reported.\nCall flightwatch.log({name}=…) in the training loop."
 NO_HOSTS = "No host telemetry yet.\nThe forwarder on each node sends it every few seconds."
@@ -45,7 +47,7 @@ class Panels:
         incidents = queries.list_incidents(stage.engine, run_id)
         topology = queries.topology(stage.engine, run_id)
         return (
-            run_facts(run, now, shape=shape(topology)),
+            run_facts(run, now, reporting=self._reporting(run), shape=shape(topology)),
             banner(verdict_on(run, incidents, now=now)),
             incident_list(incidents, queries.list_explanations(stage.engine, run_id)),
         )
@@ -103,7 +105,9 @@ class Panels:
         """Return an incident's body and its records."""
         engine, incident = self._stage.engine, self._incident(incident_id)
         findings, deliveries = queries.list_findings(engine, incident_id), queries.list_deliveries(engine, incident_id)
-        return incident_body(incident), incident_records(incident, findings, deliveries, self._stage.now())
+        run, now = self._run(incident.run_id), self._stage.now()
+        line = run_facts(run, now, reporting=self._reporting(run))
+        return incident_body(incident, line), incident_records(incident, findings, deliveries, now)
 
     def around(self, incident_id: str, colours: Palette) -> go.Figure:
         """Return the heatmap around an incident, its ranks on top and marked."""
@@ -123,6 +127,15 @@ class Panels:
 
     def _opened(self, run_id: str) -> list[IncidentRow]:
         return [one for one in queries.list_incidents(self._stage.engine, run_id) if one.is_open]
+
+    def _reporting(self, run: RunRow) -> int | None:
+        """Return how many ranks finished one of the newest steps, None where that cannot be told."""
+        if run.state == ENDED or run.last_step < 0:
+            return None
+        try:
+            return self._stage.window(run, REPORTING_STEPS).reporting
+        except STORE_ERRORS:
+            return None  # the figures of the same page say why
 
     def _run(self, run_id: str) -> RunRow:
         run = queries.find_run(self._stage.engine, run_id)

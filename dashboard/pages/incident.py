@@ -33,7 +33,7 @@ def incident_page(incident: IncidentRow, run_name: str) -> Any:
                 className="crumbs",
                 **attributes(aria_label="Breadcrumb"),
             ),
-            html.H1(f"Incident on {incident.entity}"),
+            html.H1(f"Incident on {incident.entity.replace(':', ' ', 1)}"),
             html.Div(id="incident-body"),
             card(
                 "Compute time against peers, around the incident",
@@ -48,8 +48,8 @@ def incident_page(incident: IncidentRow, run_name: str) -> Any:
     )
 
 
-def incident_body(incident: IncidentRow) -> Any:
-    """Return the banner and the evidence."""
+def incident_body(incident: IncidentRow, run_line: Any = None) -> Any:
+    """Return the banner and the evidence; `run_line` says how the run and its data are."""
     finding = incident.finding
     return [
         html.Div(
@@ -62,6 +62,7 @@ def incident_body(incident: IncidentRow) -> Any:
             ],
             className="facts",
         ),
+        run_line,
         banner(verdict_of(incident), with_link=False),
         html.Div(
             [
@@ -116,12 +117,7 @@ def _named_list(title: str, items: Sequence[str]) -> Any:
 
 def _timeline(incident: IncidentRow, findings: Sequence[FindingRow], now: datetime) -> Any:
     moments = [(incident.opened_at, "opened", f"at step {incident.opened_step:,}: {incident.summary}")]
-    updates = findings[1:]
-    if len(updates) > MAX_UPDATES_SHOWN:
-        hidden = len(updates) - MAX_UPDATES_SHOWN
-        moments.append((updates[0].created_at, "updated", f"{hidden} earlier updates not shown"))
-        updates = updates[-MAX_UPDATES_SHOWN:]
-    moments += [(one.created_at, "updated", str(one.body.get("summary", ""))) for one in updates]
+    moments += _updates(incident, findings)
     if incident.resolved_at:
         step = f"at step {incident.resolved_step:,}, " if incident.resolved_step is not None else ""
         lasted = duration((incident.resolved_at - incident.opened_at).total_seconds())
@@ -143,6 +139,21 @@ def _timeline(incident: IncidentRow, findings: Sequence[FindingRow], now: dateti
         ],
         className="timeline",
     )
+
+
+def _updates(incident: IncidentRow, findings: Sequence[FindingRow]) -> list[tuple[datetime, str, str]]:
+    """Return the moments at which the verdict's words changed, the newest ones."""
+    moments = []
+    last = str(findings[0].body.get("summary", "")) if findings else incident.summary
+    for one in findings[1:]:
+        summary = str(one.body.get("summary", ""))
+        if summary != last:
+            moments.append((one.created_at, "updated", summary))
+            last = summary
+    hidden = len(moments) - MAX_UPDATES_SHOWN
+    if hidden > 0:
+        moments = [(moments[hidden - 1][0], "updated", f"{hidden} earlier times"), *moments[hidden:]]
+    return moments
 
 
 def _deliveries(deliveries: Sequence[DeliveryRow]) -> Any:

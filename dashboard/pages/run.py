@@ -134,15 +134,15 @@ def _incident_item(one: IncidentRow) -> Any:
 
 
 def _standings_grid(axes: Sequence[str]) -> Any:
-    number = {"type": "rightAligned", "width": 68}
+    number = {"type": "rightAligned", "width": 60}
     ratios = number | {
         "valueFormatter": {"function": "flightwatchRatio(params.value)"},
         "cellClassRules": {"hot": f"params.value >= {SLOW_RATIO}"},
     }
     columns = [
         {"field": "rank", "headerName": "Rank", **number, "pinned": "left"},
-        {"field": "node", "headerName": "Node", "minWidth": 92, "flex": 1, "tooltipField": "node"},
-        *({"field": axis, "headerName": axis.upper(), **number, "width": 46} for axis in axes),
+        {"field": "node", "headerName": "Node", "minWidth": 84, "flex": 1, "tooltipField": "node"},
+        *({"field": axis, "headerName": axis.upper(), **number, "width": 44} for axis in axes),
         {"field": "now", "headerName": "Now", **ratios, "headerTooltip": "median ratio to peers, newest 20 steps"},
         {"field": "peak", "headerName": "Peak", **ratios, "headerTooltip": "highest median of ten steps in the window"},
         {

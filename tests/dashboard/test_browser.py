@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
@@ -17,6 +18,9 @@ from collector.store.telemetry.client import TelemetryClient, connect
 from dashboard_rows import insert_host_metrics, insert_names, insert_steps
 from dashboard_scene import SimulatedTelemetry, advance, seed_incident, seed_run
 from server_fixture import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium")
@@ -79,7 +83,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[sync_api.Browser]:
+def browser() -> Iterator[Browser]:
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
@@ -87,7 +91,7 @@ def browser() -> Iterator[sync_api.Browser]:
 
 
 @pytest.fixture
-def page(browser: sync_api.Browser) -> Iterator[sync_api.Page]:
+def page(browser: Browser) -> Iterator[Page]:
     page = browser.new_page(viewport={"width": 1560, "height": 1000})
     page.set_default_timeout(SLOW_MACHINE_MS)
     errors: list[str] = []
@@ -98,7 +102,7 @@ def page(browser: sync_api.Browser) -> Iterator[sync_api.Page]:
     assert errors == []
 
 
-def picture(page: sync_api.Page, name: str) -> None:
+def picture(page: Page, name: str) -> None:
     """Keep a picture for the documents when FLIGHTWATCH_PICTURES names a folder."""
     folder = os.environ.get("FLIGHTWATCH_PICTURES")
     if folder:
@@ -106,11 +110,11 @@ def picture(page: sync_api.Page, name: str) -> None:
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
-def heatmap_shown(page: sync_api.Page, graph: str) -> None:
+def heatmap_shown(page: Page, graph: str) -> None:
     page.wait_for_selector(f"#{graph} .hm image", state="attached")
 
 
-def test_the_list_leads_to_the_run(page: sync_api.Page, scene: Scene) -> None:
+def test_the_list_leads_to_the_run(page: Page, scene: Scene) -> None:
     page.goto(f"{scene.url}/")
 
     page.wait_for_selector("table")
@@ -120,7 +124,7 @@ def test_the_list_leads_to_the_run(page: sync_api.Page, scene: Scene) -> None:
     page.wait_for_url("**/ui/runs/demo")
 
 
-def test_run_page_names_the_node_and_shows_it(page: sync_api.Page, scene: Scene) -> None:
+def test_run_page_names_the_node_and_shows_it(page: Page, scene: Scene) -> None:
     page.goto(f"{scene.url}/ui/runs/demo")
 
     assert "node-0009" in page.inner_text(".banner")
@@ -133,7 +137,7 @@ def test_run_page_names_the_node_and_shows_it(page: sync_api.Page, scene: Scene)
     picture(page, "run")
 
 
-def test_a_live_update_arrives_without_reload(page: sync_api.Page, scene: Scene) -> None:
+def test_a_live_update_arrives_without_reload(page: Page, scene: Scene) -> None:
     page.goto(f"{scene.url}/ui/runs/demo")
     heatmap_shown(page, "run-heatmap")
     page.wait_for_selector("#link-state.good:has-text('live')")
@@ -147,7 +151,7 @@ def test_a_live_update_arrives_without_reload(page: sync_api.Page, scene: Scene)
     assert page.evaluate("window.stillTheSamePage") is True
 
 
-def test_without_a_websocket_the_page_still_follows(browser: sync_api.Browser, scene: Scene) -> None:
+def test_without_a_websocket_the_page_still_follows(browser: Browser, scene: Scene) -> None:
     context = browser.new_context()
     # as behind a proxy that knows no websockets, for which Dash's worker would otherwise connect
     context.add_init_script("delete window.SharedWorker")
@@ -162,7 +166,7 @@ def test_without_a_websocket_the_page_still_follows(browser: sync_api.Browser, s
     context.close()
 
 
-def test_the_incident_opens_from_the_banner(page: sync_api.Page, scene: Scene) -> None:
+def test_the_incident_opens_from_the_banner(page: Page, scene: Scene) -> None:
     page.goto(f"{scene.url}/ui/runs/demo")
     page.click("#banner-link")
     page.wait_for_url("**/ui/incidents/01INCIDENT")
@@ -176,7 +180,7 @@ def test_the_incident_opens_from_the_banner(page: sync_api.Page, scene: Scene) -
     page.wait_for_url("**/ui/runs/demo")
 
 
-def test_the_theme_can_be_switched_by_keyboard(page: sync_api.Page, scene: Scene) -> None:
+def test_the_theme_can_be_switched_by_keyboard(page: Page, scene: Scene) -> None:
     page.goto(f"{scene.url}/ui/")
     page.wait_for_selector("table")
     before = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -188,7 +192,7 @@ def test_the_theme_can_be_switched_by_keyboard(page: sync_api.Page, scene: Scene
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
 
 
-def test_an_unknown_run_says_so(page: sync_api.Page, scene: Scene) -> None:
+def test_an_unknown_run_says_so(page: Page, scene: Scene) -> None:
     page.goto(f"{scene.url}/ui/runs/nope")
 
     page.wait_for_selector("h1:has-text('There is no run')")

@@ -20,8 +20,8 @@ from dashboard.run_cache import RunCache
 from dashboard_scene import START, SimulatedTelemetry, seed_run
 
 
-def stage_of(engine: Engine) -> Backstage:
-    source = SimulatedTelemetry(nonfinite_steps=frozenset({120}))
+def stage_of(engine: Engine, telemetry: SimulatedTelemetry | None = None) -> Backstage:
+    source = telemetry or SimulatedTelemetry(nonfinite_steps=frozenset({120}))
     return Backstage(engine, source, RunCache(engine, source), Pulse(lambda: {}), now=lambda: START)
 
 
@@ -118,7 +118,7 @@ def test_incident_page_has_evidence_doubt_timeline_and_deliveries(engine: Engine
         "Drain node-0009",
     ):
         assert part in body
-    for part in ("opened", "updated", "still open", "incident.opened", "webhook", "sent"):
+    for part in ("opened", "still open", "incident.opened", "webhook", "sent"):
         assert part in records
     assert "/ui/runs/demo" in shown(incident_page(incident, "gpt-1024"))
     figure = Panels(stage).around(incident.id, LIGHT)
@@ -133,6 +133,26 @@ def test_a_resolved_incident_says_when(engine: Engine) -> None:
 
     assert "at step 290, after 1 min 15 s" in shown(incident_records(resolved, [], [], START))
     assert "resolved" in shown(incident_body(resolved))
+
+
+def test_the_timeline_tells_only_changes_of_the_verdict(engine: Engine) -> None:
+    incident = queries.find_incident(engine, "01INCIDENT")
+    assert incident is not None
+    first, second, third = queries.list_findings(engine, incident.id)
+    changed = replace(third, body={**third.body, "summary": "Nine ranks now"})
+
+    same = shown(incident_records(incident, [first, second, third], [], START))
+    moved = shown(incident_records(incident, [first, second, changed], [], START))
+
+    assert same.count("updated") == 0
+    assert "Nine ranks now" in moved
+
+
+def test_a_rank_that_says_nothing_any_more_is_not_counted_as_covered(empty_engine: Engine) -> None:
+    seed_run(empty_engine, n_ranks=64, last_step=50)
+    stage = stage_of(empty_engine, SimulatedTelemetry(n_ranks=64, absent=frozenset((7, s) for s in range(30, 51))))
+
+    assert "63 of 64 ranks" in shown(Panels(stage).head("demo")[0])
 
 
 def test_nobody_told_says_how_to_be_told(engine: Engine) -> None:
