@@ -147,7 +147,7 @@ def parse() -> argparse.Namespace:
     """Return the command line's flags."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--batch", type=int, default=4, help="windows per rank and step")
+    parser.add_argument("--batch", type=int, default=3, help="windows per rank and step")
     parser.add_argument("--length", type=int, default=128, help="bytes per window")
     parser.add_argument("--d-model", type=int, default=256)
     parser.add_argument("--layers", type=int, default=6)

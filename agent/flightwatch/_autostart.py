@@ -14,7 +14,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from flightwatch import _session
 from flightwatch._guard import guarded
 
 # Programs that start or serve training and never train, by the file or the module they were started as.
@@ -111,6 +110,7 @@ def disarm() -> None:
 @guarded("autostart")
 def hook_torch() -> None:
     """Install the hooks that find out whether this process trains."""
+    from flightwatch import _session
     from flightwatch.pytorch.training import training
 
     training.install()

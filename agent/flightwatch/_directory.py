@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 
 MODE = 0o700  # stacks and names of a job are its owner's
@@ -12,7 +11,11 @@ MODE = 0o700  # stacks and names of a job are its owner's
 def node_directory(environ: Mapping[str, str]) -> str:
     """Return FLIGHTWATCH_DIR, or `flightwatch-<uid>` in the temporary directory; absolute."""
     told = environ.get("FLIGHTWATCH_DIR")
-    return os.path.abspath(told) if told else os.path.join(tempfile.gettempdir(), f"flightwatch-{os.getuid()}")
+    if told:
+        return os.path.abspath(told)
+    import tempfile  # 20 ms that most jobs never need
+
+    return os.path.join(tempfile.gettempdir(), f"flightwatch-{os.getuid()}")
 
 
 def make_rings_directory(directory: str) -> str:

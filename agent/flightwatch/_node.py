@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-import subprocess
 import sys
 from collections.abc import Mapping
 
@@ -37,6 +36,8 @@ def start_forwarder(directory: str, environ: Mapping[str, str]) -> None:
 
     Raises: OSError when the directory cannot be written or nothing can be started.
     """
+    import subprocess  # one rank of a node needs it, if any
+
     os.makedirs(directory, mode=MODE, exist_ok=True)
     command = [sys.executable, "-m", "flightwatch", "forward"]
     log = os.open(

@@ -1,4 +1,7 @@
-"""The five calls of the public face. Each does nothing, harmlessly, where the agent is off or could not start."""
+"""The five calls of the public face. Each does nothing, harmlessly, where the agent is off or could not start.
+
+What they need is imported at their first call: this module is read by every process of a watched job, helpers included.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flightwatch import _session
 from flightwatch._guard import guarded
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def log(**values: Any) -> None:
 
 def close() -> None:
     """Stop watching this process for good, and take every hook off. Done at exit by itself."""
-    _session.close()
+    _close()
 
 
 def _hooks() -> Training | None:
@@ -84,6 +86,8 @@ def _hooks() -> Training | None:
 
 @guarded("init")
 def _init(run: str, first_step: int) -> bool:
+    from flightwatch import _session
+
     if _session.start(run=run, first_step=first_step) is None:
         return False
     hooks = _hooks()
@@ -97,8 +101,17 @@ def _init(run: str, first_step: int) -> bool:
     return True
 
 
+@guarded("close")
+def _close() -> None:
+    from flightwatch import _session
+
+    _session.close()
+
+
 @guarded("watch")
 def _watch(model: Any, optimizer: Any, dataloader: Any) -> None:
+    from flightwatch import _session
+
     hooks = _hooks()
     if hooks is None or _session.start() is None:
         return
@@ -109,9 +122,12 @@ def _watch(model: Any, optimizer: Any, dataloader: Any) -> None:
 
 @guarded("step")
 def _begin_step(number: int | None) -> None:
-    session, hooks = _session.current(), _hooks()
+    from flightwatch import _session
+
+    session = _session.current()
     if session is None:
         return
+    hooks = _hooks()
     if hooks is not None and hooks.attach() and hooks.steps is not None:
         hooks.steps.begin(number)
     else:
@@ -122,9 +138,12 @@ def _begin_step(number: int | None) -> None:
 
 @guarded("step")
 def _end_step(finished: bool) -> None:
-    session, hooks = _session.current(), _hooks()
+    from flightwatch import _session
+
+    session = _session.current()
     if session is None:
         return
+    hooks = _hooks()
     if hooks is not None and hooks.steps is not None:
         hooks.steps.end(finished=finished)
     else:
@@ -133,9 +152,12 @@ def _end_step(finished: bool) -> None:
 
 @guarded("log")
 def _log(name: str, value: Any) -> None:
-    recorder, hooks = _session.recorder(), _hooks()
+    from flightwatch import _session
+
+    recorder = _session.recorder()
     if recorder is None:
         return
+    hooks = _hooks()
     if hooks is not None:
         hooks.samples.tell(recorder, name, value)
     else:

@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from flightwatch._directory import node_directory
 from flightwatch._guard import contained, guard, guarded
@@ -106,6 +106,14 @@ def close() -> None:
     if session is not None:
         atexit.unregister(close)
         session.close()
+
+
+@guarded("identity")
+def place(source: str, coordinates: Mapping[str, int]) -> None:
+    """Add what a group or a wrapper tells of this rank's place, {"dp": 3}, to the ring's header."""
+    session = _process.session
+    if session is not None:
+        session.identify(session.identity.placed(source, coordinates))
 
 
 @guarded("identity")

@@ -88,7 +88,10 @@ def test_the_import_hook_steps_aside_and_torch_is_whole(tmp_path: Path) -> None:
 
 def test_an_import_of_torch_that_fails_fails_as_ever(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise OSError('no library')\n")
-    code = "from flightwatch import _autostart; _autostart.arm()\ntry:\n    import torch\nexcept OSError as e:\n    print(e)\n"
+    code = (
+        "from flightwatch import _autostart; _autostart.arm()\n"
+        "try:\n    import torch\nexcept OSError as error:\n    print(error)\n"
+    )
 
     assert run(code, path=[str(tmp_path), str(AGENT)], FLIGHTWATCH="1") == "no library\n"
 

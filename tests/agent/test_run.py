@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -111,6 +112,7 @@ def test_two_ranks_are_recorded_to_the_record(two_ranks: TwoRanks) -> None:
         assert ring.records_written == len(ring.records)
         assert [r["number"] for r in ring.records] == list(range(ring.records_written))
         assert ring.identity["run"] == "test-run"
+        assert ring.identity["coordinates"] == {"dp": ring.identity["rank"]}
         assert (ring.identity["world_size"], ring.identity["sources"]["rank"]) == (2, "RANK")
     assert not (two_ranks.directory / "agent.log").exists()
 
@@ -145,7 +147,7 @@ def test_every_collective_is_issued_and_ends_with_one_number_on_both_ranks(two_r
     ]
 
 
-def _parameters() -> list[object]:
+def _parameters() -> list[Any]:
     from tests.agent.jobs.job import Model
 
     return list(Model().parameters())

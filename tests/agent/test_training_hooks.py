@@ -13,16 +13,17 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
-from torch import nn  # noqa: E402  # after the skip
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+pytest.importorskip("torch")
+import torch  # after the skip
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
 
-import flightwatch  # noqa: E402
-from flightwatch import _directory, _identity, _recorder, _ring, _session  # noqa: E402
-from flightwatch._guard import guard  # noqa: E402
-from flightwatch.pytorch import block_spans, blocks, loaders, samples, steps, training  # noqa: E402
-from tests.agent.ring_reader import Ring, read_all  # noqa: E402
+import flightwatch
+from flightwatch import _directory, _identity, _recorder, _ring, _session
+from flightwatch._guard import guard
+from flightwatch.pytorch import block_spans, blocks, loaders, samples, steps, training
+from tests.agent.ring_reader import Ring, read_all
 
 BLOCKS = ["wte", "h.0", "h.1", "head"]
 
@@ -33,7 +34,8 @@ class Layer(nn.Module):
         self.net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(inplace=True), nn.Linear(16, 8))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.net(x)
+        out: torch.Tensor = x + self.net(x)
+        return out
 
 
 class Model(nn.Module):
@@ -56,7 +58,8 @@ class Model(nn.Module):
             else:
                 x = layer(x)
                 x += 1.0
-        return self.head(x)
+        out: torch.Tensor = self.head(x)
+        return out
 
 
 def train(
@@ -79,7 +82,7 @@ def train(
         for _ in range(micro):
             (x,) = next(batches)
             loss = nn.functional.cross_entropy(model(x).flatten(0, 1), x.flatten())
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch ships it so
             losses.append(loss.item())
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -179,7 +182,7 @@ def test_an_exception_in_a_backward_passes_and_the_next_step_is_whole(watched: P
 
     model = _seeded()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    handle = model.h[0].net[0].weight.register_hook(explode)
+    handle = next(model.h[0].parameters()).register_hook(explode)  # type: ignore[no-untyped-call]  # torch ships it so
     x = torch.zeros(1, 2, dtype=torch.long)
     with pytest.raises(ArithmeticError, match="mine"):
         model(x).sum().backward()

@@ -19,7 +19,9 @@ import torch
 import torch.distributed as dist
 
 from flightwatch import _ops as ops
+from flightwatch import _session
 from flightwatch._guard import guard, guarded
+from flightwatch._identity import DIMENSIONS
 from flightwatch._recorder import Recorder
 from flightwatch.pytorch.patches import Patches
 
@@ -199,6 +201,9 @@ class Collectives:
             found = _Group(group)
             if found.members:  # one that is still being made is asked again
                 self._groups[key] = found
+                dimension = found.name.removeprefix("mesh_")  # what DeviceMesh calls the group of one of its dimensions
+                if dimension in DIMENSIONS and dimension != found.name:
+                    _session.place("DeviceMesh", {dimension: found.rank})
             else:
                 found.members = tuple(range(group.size()))
         return found

@@ -47,7 +47,11 @@ class Training:
         with contained("install collective hooks"):
             self._install_collectives()
         with contained("install optimizer hooks"):
-            self._patches.replace(Optimizer, "__init__", self._watched_init(Optimizer.__init__))
+            self._patches.replace(Optimizer, "__init__", self._followed_by(Optimizer.__init__, self._note_optimizer))
+        with contained("install wrapper hooks"):
+            if torch.distributed.is_available():
+                wrapper = nn.parallel.DistributedDataParallel
+                self._patches.replace(wrapper, "__init__", self._followed_by(wrapper.__init__, self._note_replica))
 
     def _install_collectives(self) -> None:
         if torch.distributed.is_available():
@@ -100,13 +104,19 @@ class Training:
             self.attach()
         return _session.recorder()
 
-    def _watched_init(self, original: Any) -> Any:
+    def _followed_by(self, original: Any, note: Any) -> Any:
         @functools.wraps(original)
-        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # the method it stands for
-            original(optimizer, *args, **kwargs)
-            self._note_optimizer(optimizer)
+        def __init__(new: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # the method it stands for
+            original(new, *args, **kwargs)
+            note(new)
 
         return __init__
+
+    @guarded("replica discovery")
+    def _note_replica(self, wrapper: Any) -> None:
+        # ranks that hold the same model: all of one role, told apart by dp alone
+        if not _session.is_over() and self.attach():
+            _session.place("DistributedDataParallel", {"dp": torch.distributed.get_rank(wrapper.process_group)})
 
     @guarded("optimizer discovery")
     def _note_optimizer(self, optimizer: Any) -> None:

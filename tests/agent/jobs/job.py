@@ -65,7 +65,7 @@ class Job:
     def step(self) -> None:
         (x,) = next(self.batches)
         loss = nn.functional.cross_entropy(self.model(x).flatten(0, 1), x.flatten())
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch ships it so
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -79,10 +79,12 @@ def groups(job: Job) -> None:
     ones = torch.ones(256)
     if job.rank == 0:
         dist.send(ones, 1)
-        dist.isend(ones, 1).wait()
+        work = dist.isend(ones, 1)
     else:
         dist.recv(ones, 0)
-        dist.irecv(ones, 0).wait()
+        work = dist.irecv(ones, 0)
+    assert work is not None
+    work.wait()
     pair = dist.new_group([0, 1])
     dist.all_reduce(ones, group=pair)
     total = functional.all_reduce(ones, "sum", pair)
