@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.ratios import medians_of_others, peer_log_ratios
-from analytics.robust import median_along
+from analytics.robust import median_along, sigma_along
 from analytics.window import UNKNOWN, Topology, Window
 
 Floats = NDArray[np.float64]
@@ -26,26 +26,29 @@ class OwnWork:
     """Log ratios to the peers, (n_ranks, n_steps), by phase; "compute" is forward and backward together.
 
     `raw` is compute before the work shared with other stages was taken out; `shared_work` is the correlation between
-    the stages of one replica, 0 where there is none to compare with.
+    the stages of one replica, 0 where there is none to compare with; `variation` is the sigma of a rank's log ratio
+    from one micro-batch (or step) to the next.
     """
 
     ratios: dict[str, Floats]
     raw: Floats
     shared_work: float
+    variation: float
 
 
-def own_work_of(window: Window, roles: NDArray[np.int64]) -> OwnWork:
+def own_work_of(window: Window, roles: NDArray[np.int64], excluded: NDArray[np.bool_] | None = None) -> OwnWork:
     """Return every rank's own work against its peers.
 
     Args:
         window: phases (n, m, k); compute is paired by micro-batch where those are told.
         roles: (n,) from `roles_of`.
+        excluded: (n,) ranks that are nobody's peers and bear no witness on work.
 
     Cost: O(n m k log n) time, O(n m k) memory.
     """
     cube = compute_cube(window)
-    flat = peer_log_ratios(cube.reshape(len(cube), -1), roles)
-    shared, work = shared_work_of(flat, window.topology)
+    flat = peer_log_ratios(cube.reshape(len(cube), -1), roles, excluded)
+    shared, work = shared_work_of(flat, window.topology, excluded)
     raw = median_along(flat.reshape(cube.shape), 2)
     ratios = {"compute": raw if work is None else _without(flat, work, cube.shape)}
     for phase in OWN_PHASES:
@@ -53,10 +56,10 @@ def own_work_of(window: Window, roles: NDArray[np.int64]) -> OwnWork:
             continue
         seconds = window.seconds[phase]
         if work is not None and phase in COMPUTE and seconds.shape == cube.shape:
-            ratios[phase] = _without(peer_log_ratios(seconds.reshape(len(cube), -1), roles), work, cube.shape)
+            ratios[phase] = _without(peer_log_ratios(seconds.reshape(len(cube), -1), roles, excluded), work, cube.shape)
         else:
-            ratios[phase] = peer_log_ratios(window.per_step(phase), roles)
-    return OwnWork(ratios, raw, shared)
+            ratios[phase] = peer_log_ratios(window.per_step(phase), roles, excluded)
+    return OwnWork(ratios, raw, shared, _typical(sigma_along(flat, 1)))
 
 
 def _without(flat: Floats, work: Floats, shape: tuple[int, ...]) -> Floats:
@@ -75,7 +78,9 @@ def compute_cube(window: Window) -> Floats:
     return window.per_step(*COMPUTE)[:, :, None]
 
 
-def shared_work_of(flat: Floats, topology: Topology) -> tuple[float, Floats | None]:
+def shared_work_of(
+    flat: Floats, topology: Topology, excluded: NDArray[np.bool_] | None = None
+) -> tuple[float, Floats | None]:
     """Return how alike the stages of a replica vary, and the part of each log ratio that they share.
 
     Args:
@@ -85,7 +90,8 @@ def shared_work_of(flat: Floats, topology: Topology) -> tuple[float, Floats | No
         The correlation over ranks and columns (0 where there are no other stages), and (n, c) to subtract, NaN where
         unknown; None where work is not shared.
     """
-    mates = _mates_median(flat, topology)
+    witnesses = flat if excluded is None else np.where(excluded[:, None], np.nan, flat)
+    mates = _mates_median(witnesses, topology)
     if mates is None:
         return 0.0, None
     own, other = _centred(flat), _centred(mates)
@@ -102,11 +108,16 @@ def shared_work_of(flat: Floats, topology: Topology) -> tuple[float, Floats | No
     return correlation, np.asarray(min(float(product / power), 1.0) * mates)
 
 
+def _typical(values: Floats) -> float:
+    seen = values[np.isfinite(values)]
+    return float(np.median(seen)) if len(seen) else 0.0
+
+
 def _centred(values: Floats) -> Floats:
     return np.asarray(values - median_along(values, 1)[:, None])
 
 
-def _mates_median(flat: Floats, topology: Topology) -> Floats | None:
+def _mates_median(witnesses: Floats, topology: Topology) -> Floats | None:
     """Return the median log ratio (n, c) of the other stages of each rank's replica, None where there are no witnesses."""
     stage = topology.coordinates.get("pp")
     others = [values for name, values in sorted(topology.coordinates.items()) if name != "pp"]
@@ -117,10 +128,13 @@ def _mates_median(flat: Floats, topology: Topology) -> Floats | None:
     if n_stages < 2 or (sizes != n_stages).any() or _share_nodes(topology, replica.reshape(-1), stage):
         return None
     order = np.lexsort((stage, replica.reshape(-1)))
-    by_replica = flat[order].reshape(-1, n_stages, flat.shape[1]).swapaxes(0, 1).reshape(n_stages, -1)
-    medians = medians_of_others(by_replica).reshape(n_stages, -1, flat.shape[1]).swapaxes(0, 1)
-    result = np.empty_like(flat)
-    result[order] = medians.reshape(flat.shape)
+    by_replica = witnesses[order].reshape(-1, n_stages, witnesses.shape[1]).swapaxes(0, 1).reshape(n_stages, -1)
+    others_median = medians_of_others(by_replica)
+    if not np.isfinite(by_replica).all():  # who bears no witness still hears the others
+        others_median = np.where(np.isfinite(by_replica), others_median, median_along(by_replica, 0)[None])
+    medians = others_median.reshape(n_stages, -1, witnesses.shape[1]).swapaxes(0, 1)
+    result = np.empty_like(witnesses)
+    result[order] = medians.reshape(witnesses.shape)
     return result
 
 

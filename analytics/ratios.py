@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from analytics.robust import median_along
+
 Floats = NDArray[np.float64]
 
 
-def peer_log_ratios(seconds: Floats, roles: NDArray[np.int64]) -> Floats:
+def peer_log_ratios(seconds: Floats, roles: NDArray[np.int64], excluded: NDArray[np.bool_] | None = None) -> Floats:
     """Return the log of each rank's time to the median of the other ranks of its role, step by step.
 
     Args:
         seconds: (n_ranks, n_columns), a column is one step, or one micro-batch of one step; NaN or <= 0 = not seen.
         roles: (n_ranks,) role of each rank; a negative role has no peers.
+        excluded: (n_ranks,) ranks that are nobody's peers, as they are known to be slow; they are compared all the same.
 
     Returns:
         (n_ranks, n_columns), 0 = as its peers, log(1.2) = 20 % slower than they. NaN where the rank or all its
@@ -30,8 +33,15 @@ def peer_log_ratios(seconds: Floats, roles: NDArray[np.int64]) -> Floats:
         if len(members) < 2:
             continue
         own = clean[members]
+        left_out = None if excluded is None else excluded[members]
+        if left_out is None or not left_out.any():
+            peers = medians_of_others(own)
+        else:
+            peers = np.empty_like(own)
+            peers[~left_out] = medians_of_others(own[~left_out])
+            peers[left_out] = median_along(own[~left_out], 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            result[members] = np.log(own / medians_of_others(own))
+            result[members] = np.log(own / peers)
     return result
 
 
@@ -47,6 +57,8 @@ def medians_of_others(values: Floats) -> Floats:
     One sort serves all n medians: taking an element out moves the middle by at most one place, and whether it
     moves up or down depends only on which side of the middle the element lies.
     """
+    if len(values) < 2:
+        return np.full(values.shape, np.nan)
     ordered = np.sort(values, axis=0)  # absent ones go last
     present = np.isfinite(values)
     count = present.sum(axis=0)

@@ -15,6 +15,8 @@ MAX_LAG = 6  # steps over which noise is taken to be correlated ("a few"); longe
 def median_along(values: Floats, axis: int) -> Floats:
     """Return the median along `axis`, leaving out NaN; NaN where nothing was seen."""
     moved = np.moveaxis(values, axis, -1)
+    if moved.shape[-1] == 0:
+        return np.full(moved.shape[:-1], np.nan)
     if moved.shape[-1] == 1:
         return moved[..., 0]
     ordered = np.sort(moved, axis=-1)

@@ -31,7 +31,14 @@ MIN_STEPS = 8  # fewer steps cannot tell persistence from a burst
 # Newest steps looked at: all of the window, then its half, then its quarter, so that strong faults are named early.
 SPANS = (1.0, 0.5, 0.25)
 MIN_SHARE_SLOW = (0.65, 0.75, 0.9)  # share of a span's steps above the peers; a shorter span must be purer
-MIN_RANKS_FOR_SPREAD = 8  # fewer ranks do not tell how far healthy ranks differ
+MIN_RANKS_FOR_SPREAD = 7  # fewer ranks do not tell how far healthy ranks differ
+# A few ranks cannot tell how far healthy ones differ where work varies. The SE trace says: by 3.5 % of its variation.
+MANY_RANKS = 16
+SHARE_OF_VARIATION = 0.05
+SEPARATION = 1.4  # ranks on trial stand out from the next by this factor of effect; own choice
+MAX_TOGETHER = 4  # ranks tried at once
+MAX_RANKS_FOR_TRIAL = 64  # beyond, one rank shifts no median that matters
+MAX_TRIALS = 8
 HALF = 0.5  # each half of the span, and the raw ratio, must show at least this share of the effect
 
 
@@ -61,23 +68,74 @@ class SlowRank:
         if len(window.topology.ranks) < 2 or len(window.steps) < MIN_STEPS:
             return []
         roles = roles_of(window.topology, window)
-        work = own_work_of(window, roles)
-        suspects = _suspects(window, work)
+        work, suspects = _search(window, roles)
         return report.findings_of(window, work, grouped(window, roles, suspects), self.name)
 
 
-def _suspects(window: Window, work: OwnWork) -> list[Suspect]:
+def _search(window: Window, roles: NDArray[np.int64]) -> tuple[OwnWork, list[Suspect]]:
+    """Return own work and the suspects in it, once the suspects no longer count as peers.
+
+    Among few ranks a slow one blurs its own picture: it shifts the median of its peers, and their shifts pass for healthy
+    spread. So the likeliest rank is left out on trial, and stays out if it then holds every test; then the next.
+    """
+    n_ranks = len(roles)
+    work = own_work_of(window, roles)
+    suspects, likeliest = _suspects(window, work, np.zeros(n_ranks, dtype=bool))
+    if n_ranks > MAX_RANKS_FOR_TRIAL:
+        return work, suspects
+    accepted = {suspect.index for suspect in suspects}
+    for _ in range(MAX_TRIALS):
+        if accepted:
+            work, suspects, likeliest = _without(window, roles, accepted)
+        for tried in likeliest:
+            _, found, _ = _without(window, roles, accepted | tried)
+            held = tried & {suspect.index for suspect in found}
+            if held:
+                accepted = accepted | held
+                break
+        else:
+            break
+    return work, suspects
+
+
+def _without(
+    window: Window, roles: NDArray[np.int64], indices: set[int]
+) -> tuple[OwnWork, list[Suspect], list[set[int]]]:
+    excluded = np.isin(np.arange(len(roles)), sorted(indices))
+    work = own_work_of(window, roles, excluded)
+    return work, *_suspects(window, work, excluded)
+
+
+def _suspects(window: Window, work: OwnWork, excluded: Flags) -> tuple[list[Suspect], list[set[int]]]:
+    """Return the suspects, and the likeliest others: in each span, those that stand apart."""
     n_steps = len(window.steps)
     noise = {phase: _noise(ratios) for phase, ratios in work.ratios.items()}
     found: dict[int, Suspect] = {}
+    likeliest: list[set[int]] = []
     for span, share in zip(SPANS, MIN_SHARE_SLOW, strict=True):
         length = round(n_steps * span)
         if length < MIN_STEPS:
             break
-        looked = _Span(window, work, noise, n_steps - length, share)
-        for suspect in looked.suspects():
+        looked = _Span(window, work, noise, n_steps - length, share, excluded)
+        suspects, effect = looked.suspects()
+        for suspect in suspects:
             found.setdefault(suspect.index, suspect)
-    return sorted(found.values(), key=lambda suspect: suspect.index)
+        apart = _standing_apart(np.where(excluded | ~np.isfinite(effect), -np.inf, effect))
+        if apart and apart not in likeliest:
+            likeliest.append(apart)
+    return sorted(found.values(), key=lambda suspect: suspect.index), likeliest
+
+
+def _standing_apart(effect: Floats) -> set[int]:
+    """Return the fewest ranks of the largest effect after which a gap follows, empty where there is none that matters."""
+    order = np.argsort(-effect)
+    for count in range(1, min(MAX_TOGETHER, len(order) // 2) + 1):
+        last, following = float(effect[order[count - 1]]), float(effect[order[count]])
+        if last < MIN_EFFECT:
+            break
+        if last >= SEPARATION * max(following, 0.0):
+            return set(order[:count].tolist())
+    return set()
 
 
 def _noise(ratios: Floats) -> tuple[float, float]:
@@ -92,13 +150,21 @@ class _Span:
     """The newest steps of a window, from column `first` on."""
 
     def __init__(
-        self, window: Window, work: OwnWork, noise: dict[str, tuple[float, float]], first: int, share: float
+        self,
+        window: Window,
+        work: OwnWork,
+        noise: dict[str, tuple[float, float]],
+        first: int,
+        share: float,
+        excluded: Flags,
     ) -> None:
+        self.excluded = excluded
         self.window, self.work, self.noise, self.first, self.share = window, work, noise, first, share
         self.level = {phase: median_along(ratios[:, first:], 1) for phase, ratios in work.ratios.items()}
         self.z = {phase: self._z(phase) for phase in work.ratios}
 
-    def suspects(self) -> list[Suspect]:
+    def suspects(self) -> tuple[list[Suspect], Floats]:
+        """Return the ranks that hold every test, and each rank's effect (n,)."""
         excess, expected = self._excess_seconds()
         names = [phase for phase in excess if phase not in COMPUTE]  # "compute" stands for its two parts
         total = np.sum([expected[phase] for phase in names], axis=0)
@@ -116,7 +182,7 @@ class _Span:
             p_values = self._p_values(cluster_levels(z, effect >= HALF * MIN_EFFECT), len(phases))
         holds = false_discovery(p_values, FALSE_DISCOVERY_RATE) & (effect >= MIN_EFFECT)
         cause = np.stack([excess[phase] for phase in names]).argmax(axis=0)
-        return [
+        suspects = [
             Suspect(
                 index=int(i),
                 phase=phases[best[i]],
@@ -129,6 +195,7 @@ class _Span:
             for i in np.flatnonzero(holds)
             if self._persists(int(i), phases[best[i]], names[cause[i]])
         ]
+        return suspects, effect
 
     @staticmethod
     def _p_values(z: Floats, n_phases: int) -> Floats:
@@ -145,9 +212,12 @@ class _Span:
         own = np.fmax(sigma_along(ratios, 1), sigma)
         error = MEDIAN_TO_MEAN_SE * own * np.sqrt(correlated / np.maximum(count, 1))
         known = np.isfinite(level)
-        if known.sum() >= MIN_RANKS_FOR_SPREAD:
+        healthy = level[known & ~self.excluded]
+        if len(healthy) >= MIN_RANKS_FOR_SPREAD:
             # Healthy ranks differ a little for ever; no number of steps makes that a fault.
-            error = np.maximum(error, float(sigma_along(level[known][None], 1)[0]))
+            error = np.maximum(error, float(sigma_along(healthy[None], 1)[0]))
+        if len(healthy) < MANY_RANKS:
+            error = np.maximum(error, SHARE_OF_VARIATION * self.work.variation)
         enough = known & (count >= MIN_STEPS)
         # The floor keeps noiseless (simulated) times from dividing by 0; far below any effect that matters.
         return np.where(enough, level / np.maximum(error, 1e-4), np.nan)

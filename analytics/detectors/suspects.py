@@ -14,8 +14,7 @@ Floats = NDArray[np.float64]
 CANDIDATE_Z = 2.0  # ranks below are the healthy bulk; own choice, only thins what is clustered
 ALIKE = 0.35  # log of z: ranks within a factor 1.4 of each other in every phase are one cluster; own choice
 MAX_CLUSTERED = 2000  # agglomerative clustering is O(n^2)
-# From this share of its role on, "slow" is what most ranks are: the rest are fast, or the code is slow.
-MAX_SHARE_OF_ROLE = 0.5
+SAME_EFFECT = 1.35  # effects within this factor may be one fault; own choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +93,25 @@ def grouped(window: Window, roles: NDArray[np.int64], suspects: list[Suspect]) -
 
 
 def _distinct(window: Window, roles: NDArray[np.int64], suspects: list[Suspect]) -> list[Suspect]:
-    """Return the suspects of roles in which the slow are the minority; of equal halves only a whole node or one of a pair."""
+    """Return the suspects of roles in which the healthy outnumber every group of ranks that are slow alike.
+
+    Of two equal halves only a whole node may be named, or one of a pair.
+    """
     kept: list[Suspect] = []
     for role in sorted({int(roles[suspect.index]) for suspect in suspects}):
         own = [suspect for suspect in suspects if roles[suspect.index] == role]
         size = int((roles == role).sum())
-        share = len(own) / size
-        if share < MAX_SHARE_OF_ROLE or (share == MAX_SHARE_OF_ROLE and (size == 2 or _one_whole_node(window, own))):
+        alike, healthy = _most_alike([suspect.effect for suspect in own]), size - len(own)
+        halves = alike == healthy == len(own)
+        if healthy > alike or (halves and (size == 2 or _one_whole_node(window, own))):
             kept.extend(own)
     return sorted(kept, key=lambda suspect: suspect.index)
+
+
+def _most_alike(effects: list[float]) -> int:
+    """Return the size of the largest group of effects (log) that lie within a third of each other."""
+    ordered = sorted(effects)
+    return max(sum(low <= other <= low * SAME_EFFECT for other in ordered) for low in ordered)
 
 
 def _one_whole_node(window: Window, suspects: list[Suspect]) -> bool:
