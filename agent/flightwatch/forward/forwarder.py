@@ -140,7 +140,12 @@ class Forwarder:
             self._scanned = now
             self._scan()
         for session in list(self._sessions.values()):
-            self._follow(session, builder, now, wall_ns, is_full_look)
+            try:
+                self._follow(session, builder, now, wall_ns, is_full_look)
+            except Exception as error:
+                # whatever one ring holds, the other ranks of the node are still followed
+                logger.exception("following %s", session.ring.path)
+                self._leave_alone(session, str(error))
         if self._sensors is not None and now - self._sampled >= HOST_SECONDS:
             self._sampled = now
             self._sample(self._sensors, builder, wall_ns)
@@ -218,7 +223,7 @@ class Forwarder:
 
     def _leave_alone(self, session: RankSession, problem: str) -> None:
         logger.error("left alone: %s: %s", session.ring.path, problem)
-        del self._sessions[session.epoch]
+        self._sessions.pop(session.epoch, None)
         self._paths[session.ring.path] = 0
         session.ring.close()
 

@@ -151,7 +151,8 @@ def settler(sessions: dict[int, RankSession], frame: wire.Frame) -> Callable[[],
     firsts = [(piece.epoch, piece.first_record) for piece in frame.slices]
     ends = [end.epoch for end in frame.ends]
     for epoch, first in firsts:
-        sessions[epoch].expect(first)
+        if epoch in sessions:
+            sessions[epoch].expect(first)
 
     def settle() -> None:
         for epoch, first in firsts:

@@ -10,8 +10,9 @@ from flightwatch.forward.ring_file import RingFile
 FIRST_READ_RECORDS = 128  # 4 KiB
 MOST_READ_RECORDS = 8_192
 LOOKAHEAD_RECORDS = 256
-# A slot is skipped when its writer left it half done or was stopped in front of it for this long; later ones are there.
-HOLD_SECONDS = 1.0
+# A slot is skipped when its writer left it half done, or was stopped in front of it, for this long while later ones
+# came. On a host with many times more work than cores a thread is off the CPU for more than a second.
+HOLD_SECONDS = 5.0
 TORN = "torn"
 OVERRUN = "ring_overrun"
 

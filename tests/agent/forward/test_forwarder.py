@@ -337,6 +337,22 @@ def test_file_that_is_no_ring_is_left_alone_and_harms_nobody(node: Node, collect
     assert stranger.read_bytes() == b"hello"
 
 
+def test_damaged_name_table_costs_no_other_rank_anything(node: Node, collector: ScriptedCollector) -> None:
+    good, bad = node.ring(7), node.ring(8)
+    for ring in (good, bad):
+        ring.put_many(0, 10)
+        ring.say_goodbye(10)
+    with bad.path.open("r+b") as file:
+        file.seek(0x3000 + 4)
+        file.write(b"not json")
+
+    run(node.forwarder(collector.address))
+
+    assert records_of(collector.frames, 7) == list(range(10))
+    assert records_of(collector.frames, 8) == []
+    assert bad.path.exists()
+
+
 def test_identity_that_a_collector_would_refuse_is_not_sent(node: Node, collector: ScriptedCollector) -> None:
     good, bad = node.ring(7), node.ring(8)
     bad.identify(run="run-1", node="node-0", rank=5, world_size=1)
