@@ -47,6 +47,11 @@ class WindowView:
             self.topology, self.steps[-n_steps:], self.seconds[:, -n_steps:], self.log_ratios[:, -n_steps:]
         )
 
+    def until(self, last_step: int) -> WindowView:
+        """Return the view without the steps after `last_step`."""
+        end = int(np.searchsorted(self.steps, last_step, side="right"))
+        return WindowView(self.topology, self.steps[:end], self.seconds[:, :end], self.log_ratios[:, :end])
+
     @property
     def reporting(self) -> int:
         """Return how many ranks finished a step of this view."""

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from collector.store.records.run import ENDED
 from dashboard.queries import IncidentRow, RunRow
-from dashboard.wording import clock, ratio, words
+from dashboard.wording import clock, ratio, sentence, words
 
 # The collector marks a run as heard about once a second; several missed marks are no longer chance.
 SILENT_SECONDS = 30
@@ -74,9 +74,9 @@ def verdict_of(incident: IncidentRow, *, others: tuple[IncidentRow, ...] = ()) -
     return Verdict(
         level=loud if incident.is_open else "ended",
         label=f"{words(incident.kind)} · {words(incident.cause)}" + ("" if incident.is_open else " · resolved"),
-        headline=incident.summary,
-        why=" ".join(text.rstrip(".") + "." for text in evidence[:2] if text),
-        next=str(finding.get("next", "")),
+        headline=sentence(incident.summary),
+        why=" ".join(sentence(text.rstrip(".")) + "." for text in evidence[:2] if text),
+        next=sentence(str(finding.get("next", ""))),
         facts=_facts(incident),
         incident_id=incident.id,
         others=others,

@@ -50,6 +50,11 @@ def ratio(value: float) -> str:
     return f"{value:.2f}×" if value == value else "–"
 
 
+def sentence(text: str) -> str:
+    """Return `text` with a capital at its start."""
+    return text[:1].upper() + text[1:]
+
+
 def words(name: str) -> str:
     """Return an identifier as words: slow_rank -> slow rank."""
     return name.replace("_", " ")

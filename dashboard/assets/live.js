@@ -27,7 +27,7 @@
     }
     if (digest() === state.shown) { state.pending = false; return; }
     state.pending = false;
-    state.waiting = Boolean(document.getElementById("run-heatmap"));
+    state.waiting = Boolean(document.querySelector("#run-heatmap, #incident-heatmap"));
     state.sent = now;
     state.shown = digest();
     state.n += 1;
@@ -78,6 +78,9 @@
       state.waiting = false;
       flush();
       return window.dash_clientside.no_update;
+    },
+    drawnIncident: function () {
+      return window.dash_clientside.flightwatch.drawn();
     },
     title: function (text) {
       if (text) document.title = text;

@@ -45,11 +45,11 @@ class Panels:
         stage, run = self._stage, self._run(run_id)
         now = stage.now()
         incidents = queries.list_incidents(stage.engine, run_id)
-        topology = queries.topology(stage.engine, run_id)
+        topology = stage.cache.topology(run_id)
         return (
             run_facts(run, now, reporting=self._reporting(run), shape=shape(topology)),
             banner(verdict_on(run, incidents, now=now)),
-            incident_list(incidents, queries.list_explanations(stage.engine, run_id)),
+            incident_list(incidents, queries.list_explanations(stage.engine, run_id), now),
         )
 
     def ratios(self, run_id: str, n_steps: int, colours: Palette) -> tuple[go.Figure, list[dict[str, Any]], str]:
@@ -93,7 +93,7 @@ class Panels:
     def hosts(self, run_id: str, colours: Palette) -> go.Figure:
         """Return the small multiples of host telemetry."""
         run = self._run(run_id)
-        nodes = sorted(set(queries.topology(self._stage.engine, run_id).nodes))
+        nodes = sorted(set(self._stage.cache.topology(run_id).nodes))
         until_ns = int(run.last_seen_at.timestamp() * 1e9)
         panels = self._stage.cache.of(run_id).hosts.panels(nodes, until_ns=until_ns)
         if not panels:
@@ -122,7 +122,7 @@ class Panels:
             colours,
             key=incident_id,
             marked_ranks=incident.ranks,
-            marked_steps=[StepMark(incident.first_step, "first"), StepMark(incident.last_step, "last")],
+            marked_steps=_marks(incident),
         )
 
     def _opened(self, run_id: str) -> list[IncidentRow]:
@@ -148,3 +148,12 @@ class Panels:
         if incident is None:
             raise LookupError(f"incident {incident_id!r} is gone")
         return incident
+
+
+def _marks(incident: IncidentRow) -> list[StepMark]:
+    marks = [StepMark(incident.first_step, "since")]
+    if incident.opened_step > incident.first_step:
+        marks.append(StepMark(incident.opened_step, "opened"))
+    if incident.resolved_step is not None:
+        marks.append(StepMark(incident.resolved_step, "resolved"))
+    return marks

@@ -56,6 +56,7 @@ def add_routing(app: Dash, stage: Backstage) -> None:
         ("scope", Input("scope", "data")),
         ("title", Input("title", "data")),
         ("drawn", Input("run-heatmap", "figure")),
+        ("drawnIncident", Input("incident-heatmap", "figure")),
     ):
         _in_browser(app, ClientsideFunction("flightwatch", name), source)
     toggle = ClientsideFunction("flightwatchTheme", "toggle")
@@ -76,7 +77,7 @@ def page_at(stage: Backstage, path: str) -> tuple[Any, str, str]:
                 "",
                 "",
             )
-        axes = axes_of(queries.topology(stage.engine, run.id))
+        axes = axes_of(stage.cache.topology(run.id))
         return run_page(run, axes), f"{run.name or run.id} · flightwatch", run.id
     if kind == "incidents" and name:
         incident = queries.find_incident(stage.engine, name)

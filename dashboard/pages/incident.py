@@ -41,7 +41,7 @@ def incident_page(incident: IncidentRow, run_name: str) -> Any:
                     ratio_legend(),
                     graph("incident-heatmap", heatmap.HEIGHT, "Heatmap of ranks by steps around the incident"),
                 ],
-                note="▶ marks the ranks of this incident; dotted lines its first and last step",
+                note="▶ marks the ranks of this incident",
             ),
             html.Div(id="incident-records", className="row row-two"),
         ]
@@ -160,8 +160,10 @@ def _deliveries(deliveries: Sequence[DeliveryRow]) -> Any:
     if not deliveries:
         return html.Div(
             [
-                html.P("Nobody: no channel is set up.", className="sub"),
-                html.P(["Set ", html.Code("FLIGHTWATCH_WEBHOOK_URL"), " to be told by a signed webhook."]),
+                html.P("Nobody so far.", className="sub"),
+                html.P(
+                    ["With ", html.Code("FLIGHTWATCH_WEBHOOK_URL"), " set, a signed webhook tells of the next one."]
+                ),
             ]
         )
     head = html.Thead(html.Tr([html.Th(text, scope="col") for text in ("Event", "Channel", "State", "Tries", "When")]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import dash_ag_grid as dag
@@ -15,7 +16,7 @@ from dashboard.figures import heatmap, host_metrics, sample_line, step_time
 from dashboard.pages.attributes import attributes
 from dashboard.pages.parts import card, graph, ratio_legend
 from dashboard.queries import FindingRow, IncidentRow, RunRow
-from dashboard.wording import duration, incident_path, rank_span, words
+from dashboard.wording import duration, incident_path, rank_span, sentence, words
 
 WINDOWS = (100, 300, 1000)
 DEFAULT_WINDOW = 300
@@ -110,9 +111,9 @@ def axes_of(topology: Topology) -> list[str]:
     return [name for name in COORDINATES if len(np.unique(topology.coordinates.get(name, np.zeros(1)))) > 1]
 
 
-def incident_list(incidents: Sequence[IncidentRow], explanations: Sequence[FindingRow]) -> Any:
+def incident_list(incidents: Sequence[IncidentRow], explanations: Sequence[FindingRow], now: datetime) -> Any:
     """Return all incidents of the run, and what was explained without blaming anybody."""
-    rows = [_incident_item(one) for one in incidents]
+    rows = [_incident_item(one, now) for one in incidents]
     calm = [
         html.Li([html.Span("explained", className="chip"), html.Span(str(one.body.get("summary", "")))])
         for one in explanations
@@ -122,14 +123,14 @@ def incident_list(incidents: Sequence[IncidentRow], explanations: Sequence[Findi
     return card("Incidents", html.Ul([*rows, *calm], className="incident-list"))
 
 
-def _incident_item(one: IncidentRow) -> Any:
-    end = one.resolved_at or one.updated_at
+def _incident_item(one: IncidentRow, now: datetime) -> Any:
+    end = one.resolved_at or now
     lasted = duration((end - one.opened_at).total_seconds())
     what = f"{words(one.kind)}, {words(one.cause)} · ranks {rank_span(one.ranks)}"
     text = f"{what} · since step {one.first_step:,}, {lasted}"
     chip = html.Span("open" if one.is_open else "resolved", className=f"chip chip-{'bad' if one.is_open else 'ended'}")
     return html.Li(
-        [chip, html.Div([dcc.Link(one.summary, href=incident_path(one.id)), html.Div(text, className="sub")])]
+        [chip, html.Div([dcc.Link(sentence(one.summary), href=incident_path(one.id)), html.Div(text, className="sub")])]
     )
 
 

@@ -17,7 +17,7 @@ from dashboard.pages.run import axes_of, shape, standing_rows
 from dashboard.pages.runs import runs_table
 from dashboard.pulse import Pulse
 from dashboard.run_cache import RunCache
-from dashboard_scene import START, SimulatedTelemetry, seed_run
+from dashboard_scene import START, SimulatedTelemetry, advance, seed_run
 
 
 def stage_of(engine: Engine, telemetry: SimulatedTelemetry | None = None) -> Backstage:
@@ -124,6 +124,21 @@ def test_incident_page_has_evidence_doubt_timeline_and_deliveries(engine: Engine
     figure = Panels(stage).around(incident.id, LIGHT)
     assert all(label.startswith("▶") for label in figure.data[0].y[:8])
     assert figure.data[0].x[0] == 150
+
+
+def test_a_past_incident_is_fetched_once_and_cut_after_its_end(engine: Engine) -> None:
+    telemetry = SimulatedTelemetry()
+    stage = stage_of(engine, telemetry)
+    incident = queries.find_incident(engine, "01INCIDENT")
+    assert incident is not None
+    past = replace(incident, first_step=60, last_step=80, resolved_step=90, state="resolved")
+    advance(engine, steps=600)
+
+    views = [stage.around(past) for _ in range(3)]
+
+    assert [views[0].steps[0], views[0].steps[-1]] == [10, 140]
+    assert telemetry.asked == [(10, 140)]
+    assert views[2] is views[0]
 
 
 def test_a_resolved_incident_says_when(engine: Engine) -> None:
