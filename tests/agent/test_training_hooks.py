@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import io
 import itertools
 import pickle
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,79 +14,16 @@ import pytest
 pytest.importorskip("torch")
 import torch  # after the skip
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 import flightwatch
-from flightwatch import _directory, _identity, _recorder, _ring, _session
+from flightwatch import _session
 from flightwatch._guard import guard
-from flightwatch.pytorch import block_spans, blocks, loaders, samples, steps, training
+from flightwatch.pytorch import steps, training
 from tests.agent.ring_reader import Ring, read_all
+from tests.agent.tiny_training import Model, train
 
 BLOCKS = ["wte", "h.0", "h.1", "head"]
-
-
-class Layer(nn.Module):
-    def __init__(self, *, recomputes: bool = False) -> None:
-        super().__init__()
-        self.net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(inplace=True), nn.Linear(16, 8))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = x + self.net(x)
-        return out
-
-
-class Model(nn.Module):
-    def __init__(self, recompute: str = "") -> None:
-        super().__init__()
-        self.wte = nn.Embedding(16, 8)
-        self.h = nn.ModuleList([Layer(), Layer()])
-        self.head = nn.Linear(8, 16)
-        self.recompute = recompute
-        self.breaks_at: int | None = None
-        self.calls = 0
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.calls += 1
-        x = self.wte(x)
-        x *= 0.5  # in place, on a block's output: full backward hooks would raise here
-        for layer in self.h:
-            if self.recompute:
-                x = checkpoint(layer, x, use_reentrant=self.recompute == "reentrant")
-            else:
-                x = layer(x)
-                x += 1.0
-        out: torch.Tensor = self.head(x)
-        return out
-
-
-def train(
-    *,
-    n_steps: int = 4,
-    micro: int = 1,
-    model: Model | None = None,
-    around: Callable[[], Any] | None = None,
-    before: Callable[[nn.Module, Any], None] = lambda model, optimizer: None,
-) -> list[float]:
-    """Train, and give back each loss and a sum over the weights at the end."""
-    torch.manual_seed(0)
-    model = Model() if model is None else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    before(model, optimizer)
-    data = DataLoader(TensorDataset(torch.arange(64).remainder(16).view(32, 2)), batch_size=4)
-    batches = iter(data)
-    losses = []
-    for _ in range(n_steps):
-        for _ in range(micro):
-            (x,) = next(batches)
-            loss = nn.functional.cross_entropy(model(x).flatten(0, 1), x.flatten())
-            loss.backward()  # type: ignore[no-untyped-call]  # torch ships it so
-            losses.append(loss.item())
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-    losses += [parameter.double().sum().item() for parameter in model.parameters()]
-    return losses
 
 
 @pytest.fixture
@@ -413,46 +348,3 @@ def test_a_ring_that_cannot_be_made_leaves_training_unwatched(
     training.training.install()
 
     assert train() == reference
-
-
-def _internals() -> Iterator[tuple[Any, str]]:
-    """Every function of ours that is called behind a seam; the seams themselves (guarded, hooks' __call__) excepted."""
-    core = (_directory, _identity, _recorder, _ring, _session)
-    for module in (*core, block_spans, blocks, loaders, samples, steps, training):
-        for name, thing in vars(module).items():
-            if getattr(thing, "__module__", "") != module.__name__:
-                continue
-            if inspect.isfunction(thing) and not hasattr(thing, "__wrapped__"):
-                yield module, name
-            elif inspect.isclass(thing) and not issubclass(thing, block_spans._Hook):
-                functions = {n: f for n, f in vars(thing).items() if inspect.isfunction(f) and n != "__del__"}
-                yield from ((thing, n) for n, f in functions.items() if not hasattr(f, "__wrapped__"))
-
-
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [pytest.param(*pair, id=f"{getattr(pair[0], '__name__', '')}.{pair[1]}") for pair in _internals()],
-)
-def test_any_internal_function_may_fail_and_training_does_not_notice(
-    owner: Any, name: str, fresh_process: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def explode(*args: Any, **kwargs: Any) -> Any:
-        raise ZeroDivisionError(name)
-
-    reference = train(n_steps=2)
-    monkeypatch.setattr(owner, name, explode)
-
-    def before(model: nn.Module, optimizer: Any) -> None:
-        flightwatch.init()
-        flightwatch.watch(model, optimizer=optimizer)
-
-    from flightwatch import _autostart
-
-    _autostart.hook_torch()
-    result = train(n_steps=2, before=before)
-    with flightwatch.step():
-        flightwatch.log(loss=1.0)
-    flightwatch.close()
-    monkeypatch.undo()
-
-    assert result == reference
