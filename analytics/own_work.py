@@ -16,7 +16,8 @@ Floats = NDArray[np.float64]
 COMPUTE = ("forward", "backward")
 # Waits never count as own work: collectives and whole steps are left out, so that a victim cannot look slow.
 OWN_PHASES = (*COMPUTE, "loader", "optimizer")
-# Below this correlation between the stages of one replica, work is taken not to vary by micro-batch. SE trace: 0.997, AR: 0.02.
+# Below this correlation between the stages of one replica, work is taken not to vary by micro-batch. SE trace: 0.997,
+# AR: 0.02.
 MIN_SHARED_WORK = 0.5
 MIN_PAIRED_SHARE = 0.5  # micro-batches are paired when this share of the table is filled
 
@@ -118,7 +119,9 @@ def _centred(values: Floats) -> Floats:
 
 
 def _mates_median(witnesses: Floats, topology: Topology) -> Floats | None:
-    """Return the median log ratio (n, c) of the other stages of each rank's replica, None where there are no witnesses."""
+    """Return the median log ratio (n, c) of the other stages of each rank's replica, None where there are no
+    witnesses.
+    """
     stage = topology.coordinates.get("pp")
     others = [values for name, values in sorted(topology.coordinates.items()) if name != "pp"]
     if stage is None or not others or any((values == UNKNOWN).any() for values in (stage, *others)):
@@ -139,7 +142,9 @@ def _mates_median(witnesses: Floats, topology: Topology) -> Floats | None:
 
 
 def _share_nodes(topology: Topology, replica: NDArray[np.int64], stage: NDArray[np.int64]) -> bool:
-    """Return whether stages of one replica stand on one node: then they are slow together, and excuse each other wrongly."""
+    """Return whether stages of one replica stand on one node: then they are slow together, and excuse each other
+    wrongly.
+    """
     places: dict[tuple[str, int], int] = {}
     for name, group, level in zip(topology.nodes, replica.tolist(), stage.tolist(), strict=True):
         if name and places.setdefault((name, group), level) != level:

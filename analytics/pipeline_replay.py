@@ -1,6 +1,7 @@
 """What a window of steps would have taken had some ranks been healthy, when only seconds per phase are known.
 
-Replicas synchronise once a step; within one, stages run one-forward-one-backward (1F1B) over the micro-batches. What the
+Replicas synchronise once a step; within one, stages run one-forward-one-backward (1F1B) over the micro-batches. What
+the
 model does not explain (communication, launch gaps) is kept as it was.
 """
 
@@ -20,7 +21,9 @@ Floats = NDArray[np.float64]
 
 
 def step_seconds_modelled(window: Window) -> Floats:
-    """Return modelled step times (m,) in seconds: the slowest replica, the slowest optimizer and input wait; NaN unseen."""
+    """Return modelled step times (m,) in seconds: the slowest replica, the slowest optimizer and input wait; NaN
+    unseen.
+    """
     return _compute_seconds(window) + _slowest(window, "optimizer") + _slowest(window, "loader")
 
 

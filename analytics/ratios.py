@@ -16,11 +16,13 @@ def peer_log_ratios(seconds: Floats, roles: NDArray[np.int64], excluded: NDArray
     Args:
         seconds: (n_ranks, n_columns), a column is one step, or one micro-batch of one step; NaN or <= 0 = not seen.
         roles: (n_ranks,) role of each rank; a negative role has no peers.
-        excluded: (n_ranks,) ranks that are nobody's peers, as they are known to be slow; they are compared all the same.
+        excluded: (n_ranks,) ranks that are nobody's peers, as they are known to be slow; they are compared all the
+        same.
 
     Returns:
         (n_ranks, n_columns), 0 = as its peers, log(1.2) = 20 % slower than they. NaN where the rank or all its
-        peers were not seen. The rank itself is left out of the median: with two peers it would otherwise halve its own excess, with three it
+        peers were not seen. The rank itself is left out of the median: with two peers it would otherwise halve its
+        own excess, with three it
         could be its own yardstick.
 
     Cost: O(n log n) time a column, O(n) memory.

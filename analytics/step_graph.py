@@ -1,7 +1,8 @@
 """The dependency graph of one training step, built from the ops that a trace shows.
 
 Source: the dependency model of "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI'25,
-arXiv 2505.05713), section 3: computes of a stage run in their traced order; a receive precedes its compute, a send follows it;
+arXiv 2505.05713), section 3: computes of a stage run in their traced order; a receive precedes its compute, a send
+follows it;
 send and receive end together; gradients, embedding and clipping synchronise after the last backward.
 """
 
@@ -91,7 +92,9 @@ class _Builder:
                     self.waits[op].append(computes[index - 1])
 
     def first_backward(self, stage: int, computes: list[int]) -> None:
-        """Let the first backward transfers wait for the second last forward before the first backward (1F1B warm-up)."""
+        """Let the first backward transfers wait for the second last forward before the first backward (1F1B warm-
+        up).
+        """
         backward = code(BACKWARD)
         first = next((i for i, op in enumerate(computes) if self.grid.optype[op] == backward), 0)
         if first < 2:
@@ -171,7 +174,9 @@ class _Builder:
 
 
 def graph_of(grid: OpGrid) -> StepGraph | None:
-    """Return the step's graph, or None where the trace shows a schedule that cannot be replayed (interleaved chunks, a cycle)."""
+    """Return the step's graph, or None where the trace shows a schedule that cannot be replayed (interleaved
+    chunks, a cycle).
+    """
     computes = np.isin(grid.optype, (code(FORWARD), code(BACKWARD)))
     if len(np.unique(grid.chunk[computes])) > 1:
         return None  # interleaved stages wrap around; their transfers carry no chunk in this format

@@ -44,7 +44,9 @@ def diagnose_trace(trace: StragglerTrace) -> Report:
 
 
 def _priced(finding: Finding, window: Window, whatif: WhatIf) -> Finding:
-    """Return a finding on ranks with the price of the op graph's replay, which knows each transfer, in place of the window's."""
+    """Return a finding on ranks with the price of the op graph's replay, which knows each transfer, in place of
+    the window's.
+    """
     if not finding.ranks:
         return finding
     slowdown = whatif.slowdown_by(finding.ranks)

@@ -1,6 +1,7 @@
 """What a trace would have taken had some ranks been healthy: replay of the step's graph with other durations.
 
-Source: "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI'25, arXiv 2505.05713): S, S_w, M_W, M_S.
+Source: "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI'25, arXiv 2505.05713): S, S_w,
+M_W, M_S.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from collector.ingest.straggler_trace import BACKWARD, FORWARD, StragglerTrace
 
 Floats = NDArray[np.float64]
 
-# Clocks of two ranks may disagree: a transfer that ends this much before its last arrival counts as 0. Source: 10 ms, OSDI'25.
+# Clocks of two ranks may disagree: a transfer that ends this much before its last arrival counts as 0. Source: 10 ms,
+# OSDI'25.
 CLOCK_SLACK_SECONDS = 0.010
 TOP_WORKERS = 0.03  # share of workers healed for M_W; source: OSDI'25
 ALIKE_STAGES = 0.1  # log; stages that differ by less count as alike
@@ -72,7 +74,9 @@ class WhatIf:
 
     @cached_property
     def worker_slowdowns(self) -> Floats:
-        """Return S_w (n_dp, n_stages): the smaller of what its replica and what its stage alone add to the ideal step."""
+        """Return S_w (n_dp, n_stages): the smaller of what its replica and what its stage alone add to the ideal
+        step.
+        """
         n_dp, n_stages = self.grid.ranks.shape
         replicas, stages = np.empty(n_dp), np.empty(n_stages)
         for dp in range(n_dp):
@@ -104,7 +108,8 @@ class WhatIf:
     def slowdown_by(self, ranks: Iterable[int]) -> float:
         """Return the mean step time over that with `ranks` healed, >= 1: what the job loses to them.
 
-        A healed op takes the ideal of its kind, as in M_W. Where stages differ, it takes that times what its stage's healthy
+        A healed op takes the ideal of its kind, as in M_W. Where stages differ, it takes that times what its stage's
+        healthy
         ranks take above the average stage, so that a heavy stage is not called sick.
         """
         sick = np.isin(self.grid.ranks, list(ranks))
@@ -112,7 +117,9 @@ class WhatIf:
         return max(self.seconds / float(self.step_seconds(work).mean()), 1.0)
 
     def _stage_factor(self, sick: NDArray[np.bool_]) -> Floats:
-        """Return for each op (n_ops,) its stage's healthy median over the mean of all stages', 1 where none is healthy."""
+        """Return for each op (n_ops,) its stage's healthy median over the mean of all stages', 1 where none is
+        healthy.
+        """
         factor = np.ones(len(self.grid.optype))
         for optype in (code(FORWARD), code(BACKWARD)):
             levels = np.full(self.grid.n_stages, np.nan)
@@ -134,7 +141,9 @@ class WhatIf:
 
 
 def replay(graph: StepGraph, work: Floats) -> Floats:
-    """Return step times (n_steps,) of a graph whose ops take `work` (n_ops, n_dp, n_steps) seconds and start as soon as they can."""
+    """Return step times (n_steps,) of a graph whose ops take `work` (n_ops, n_dp, n_steps) seconds and start as
+    soon as they can.
+    """
     n_ops, n_dp, n_steps = work.shape
     end = np.zeros((n_ops, n_dp, n_steps))
     for node in graph.nodes:

@@ -7,7 +7,8 @@ from typing import Protocol
 from analytics.findings import Finding
 from analytics.window import Window
 
-# Newest complete steps that the engine hands over. Long enough that medians of a job whose single steps scatter by 30-50 %
+# Newest complete steps that the engine hands over. Long enough that medians of a job whose single steps scatter by
+# 30-50 %
 # tell a 40 % slowdown (see tests/analytics/detectors/test_noisy_small_job.py), short enough to name it within 40 steps.
 LIVE_WINDOW_STEPS = 40
 

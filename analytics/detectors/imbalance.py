@@ -28,7 +28,8 @@ WARNING_SLOWDOWN = 1.25
 class Imbalance:
     """Names the one kind of unequal work that costs most, after slow machines have been taken out.
 
-    Fails where micro-batches are not told (sequence length then shows only between steps) and where stages are not told.
+    Fails where micro-batches are not told (sequence length then shows only between steps) and where stages are not
+    told.
     Blames no machine and never evicts. Cost: as slow_rank, once more.
 
     Example:

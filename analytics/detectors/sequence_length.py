@@ -1,4 +1,6 @@
-"""Sequence length: work that varies from micro-batch to micro-batch, in forward and backward alike, on no rank in particular."""
+"""Sequence length: work that varies from micro-batch to micro-batch, in forward and backward alike, on no rank in
+particular.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from analytics.window import Topology, Window
 
 Floats = NDArray[np.float64]
 
-# Forward and backward of a micro-batch vary together when its work varies. Source: OSDI'25 (arXiv 2505.05713) takes this
+# Forward and backward of a micro-batch vary together when its work varies. Source: OSDI'25 (arXiv 2505.05713) takes
+# this
 # correlation as its proxy for sequence length; healthy noise of kernels correlates less.
 MIN_FORWARD_BACKWARD = 0.9
 # Stages of a replica work on the same micro-batches, so that their times must vary together as well.
@@ -65,7 +68,7 @@ def sequence_length(window: Window, roles: NDArray[np.int64]) -> Case | None:
         entity="job",
         slowdown=slowdown,
         confidence=min(0.99, correlation),
-        claim="micro-batches differ in work, as sequences of unequal length make them, and everybody waits for the longest",
+        claim="micro-batches differ in work, as unequal sequences make them, and everybody waits for the longest",
         evidence=tuple(evidence),
         ruled_out=("a slow machine: what a rank is slow on changes with the micro-batch, and no rank stays behind",),
         doubt="token counts per micro-batch that are equal, or the same ranks behind in every step",

@@ -21,10 +21,12 @@ Flags = NDArray[np.bool_]
 
 NAME = "slow_rank/1"
 
-# What matters: own work 3 % above the peers'. Source: reference detectors stop at 10-15 %; 3 % is three times the spread
+# What matters: own work 3 % above the peers'. Source: reference detectors stop at 10-15 %; 3 % is three times the
+# spread
 # of healthy ranks (0.3-0.8 %) in public production traces.
 MIN_EFFECT = float(np.log(1.03))
-# Share of false names among all ever named. A pass looks at every rank every few seconds for weeks, so it must be tiny: 1e-4
+# Share of false names among all ever named. A pass looks at every rank every few seconds for weeks, so it must be tiny:
+# 1e-4
 # leaves z > 4.4 for 4 ranks and z > 5.6 for 10,000.
 FALSE_DISCOVERY_RATE = 1e-4
 MIN_STEPS = 8  # fewer steps cannot tell persistence from a burst
@@ -48,7 +50,8 @@ class SlowRank:
 
     Fails when a rank has no peers, when half or more of the peers are slow (it then declines to choose), and on faults
     that only communication shows. Ranks with persistently more work of the same kind look slow unless other stages of
-    their replica tell. Cost: O(n m k log n) time, O(n m k) memory; 10,000 ranks x 25 steps x 8 micro-batches take about 1 s.
+    their replica tell. Cost: O(n m k log n) time, O(n m k) memory; 10,000 ranks x 25 steps x 8 micro-batches take
+    about 1 s.
 
     Example:
         >>> import numpy as np
@@ -75,7 +78,8 @@ class SlowRank:
 def _search(window: Window, roles: NDArray[np.int64]) -> tuple[OwnWork, list[Suspect]]:
     """Return own work and the suspects in it, once the suspects no longer count as peers.
 
-    Among few ranks a slow one blurs its own picture: it shifts the median of its peers, and their shifts pass for healthy
+    Among few ranks a slow one blurs its own picture: it shifts the median of its peers, and their shifts pass for
+    healthy
     spread. So the likeliest rank is left out on trial, and stays out if it then holds every test; then the next.
     """
     n_ranks = len(roles)
@@ -127,7 +131,9 @@ def _suspects(window: Window, work: OwnWork, excluded: Flags) -> tuple[list[Susp
 
 
 def _standing_apart(effect: Floats) -> set[int]:
-    """Return the fewest ranks of the largest effect after which a gap follows, empty where there is none that matters."""
+    """Return the fewest ranks of the largest effect after which a gap follows, empty where there is none that
+    matters.
+    """
     order = np.argsort(-effect)
     for count in range(1, min(MAX_TOGETHER, len(order) // 2) + 1):
         last, following = float(effect[order[count - 1]]), float(effect[order[count]])
@@ -139,7 +145,9 @@ def _standing_apart(effect: Floats) -> set[int]:
 
 
 def _noise(ratios: Floats) -> tuple[float, float]:
-    """Return the sigma of one step's log ratio, and the steps that one independent step takes, over the whole window."""
+    """Return the sigma of one step's log ratio, and the steps that one independent step takes, over the whole
+    window.
+    """
     seen = np.isfinite(ratios).sum(axis=1) >= MIN_STEPS
     if not seen.any():
         return 0.0, 1.0
@@ -250,5 +258,7 @@ class _Span:
 
 
 def normal_tail(z: Floats) -> Floats:
-    """Return the probability that a standard normal exceeds each `z`; scipy's takes a second to import, this 2 ms for 10,000."""
+    """Return the probability that a standard normal exceeds each `z`; scipy's takes a second to import, this 2 ms
+    for 10,000.
+    """
     return np.array([math.erfc(value / math.sqrt(2)) / 2 for value in z.tolist()])

@@ -22,8 +22,8 @@ CRITICAL_SLOWDOWN = 1.10  # the job loses a tenth; source: "straggling job" of O
 FEW_PEERS_CONFIDENCE = {1: 0.7, 2: 0.85}  # with one peer "slow" and "the peer is fast" look alike
 MAX_CONFIDENCE = 0.99
 NEXT = {
-    "compute": "check clocks, temperature, power limit and neighbours of {what}; run a short GEMM test on it beside a peer, "
-    "and replace it if the test is slow too",
+    "compute": "check clocks, temperature, power limit and neighbours of {what}; run a short GEMM on it beside "
+    "a peer, and replace it if the test is slow too",
     "input": "look at the input pipeline on {what}: its storage, its decoding workers and the CPUs they share",
     "memory": "check memory bandwidth and ECC counters of {what} and what else runs on its host",
     "host": "check the host of {what}: CPU pressure, frequency, other processes, swapping",
@@ -103,7 +103,9 @@ def _series(work: OwnWork, group: Group) -> Floats:
 
 
 def _onset(work: OwnWork, group: Group) -> int:
-    """Return the column from which on the group is slow: the change point that splits best (CUSUM about half the excess)."""
+    """Return the column from which on the group is slow: the change point that splits best (CUSUM about half the
+    excess).
+    """
     series = _series(work, group)
     span = min(suspect.first for suspect in group.suspects)
     level = float(np.median(series[span:]))
@@ -112,7 +114,9 @@ def _onset(work: OwnWork, group: Group) -> int:
 
 
 def _healing(work: OwnWork, group: Group, first: int) -> Floats:
-    """Return factors (n, m) by which each rank's own work exceeds the peers': the group's level since `first`, else 1."""
+    """Return factors (n, m) by which each rank's own work exceeds the peers': the group's level since `first`,
+    else 1.
+    """
     factors = np.ones(work.raw.shape)
     for suspect in group.suspects:
         level = median_along(work.ratios[_priced(suspect)][suspect.index, first:][None], 1)[0]
@@ -175,8 +179,8 @@ def _ruled_out(window: Window, work: OwnWork, group: Group, lead: Suspect) -> tu
     raw = work.raw[lead.index, lead.first :]
     if work.shared_work and np.isfinite(raw).any():
         texts.append(
-            f"sequence length: work varies alike in all stages of a replica (correlation {work.shared_work:.2f}) and was taken "
-            f"out; the rank stays {float(np.exp(np.nanmedian(raw))):.3f}x slow without that, too"
+            f"sequence length: work varies alike in all stages of a replica (correlation {work.shared_work:.2f}) and was "
+            f"taken out; the rank stays {float(np.exp(np.nanmedian(raw))):.3f}x slow without that, too"
         )
     else:
         length = len(window.steps) - lead.first

@@ -63,9 +63,9 @@ def stage_partition(window: Window) -> Case | None:
         entity=f"stage:{int(stages[heavy])}",
         slowdown=slowdown,
         confidence=float(np.clip(1 - agreement / excess, 0.5, 0.99)),
-        claim=f"stage {stages[heavy]} of {len(stages)} has {share:.0%} more compute than the average stage, on all its ranks",
+        claim=f"stage {stages[heavy]} of {len(stages)} has {share:.0%} more compute than the average, on all its ranks",
         evidence=evidence,
         ruled_out=(f"slow machines: the ranks of one stage agree within {agreement:.1%}",),
         doubt="the same stage being no slower when its layers run on other machines",
-        advice=f"move layers away from stage {stages[heavy]} (embedding, head and loss count too), or split the model anew",
+        advice=f"move layers away from stage {stages[heavy]} (embedding, head and loss count too)",
     )

@@ -1,4 +1,6 @@
-"""From single ranks to what stands behind them: clusters of alike ranks, nodes, or nothing that can be told from its equals."""
+"""From single ranks to what stands behind them: clusters of alike ranks, nodes, or nothing that can be told from
+its equals.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ SAME_EFFECT = 1.35  # effects within this factor may be one fault; own choice
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A rank (`index` into the topology), slow in `phase`, by `effect` (log) of its own work, from column `first` on."""
+    """A rank (`index` into the topology), slow in `phase`, by `effect` (log) of its own work, from column `first`
+    on.
+    """
 
     index: int
     phase: str
@@ -41,13 +45,14 @@ class Group:
 
 
 def cluster_levels(z: Floats, eligible: NDArray[np.bool_]) -> Floats:
-    """Return, for each rank, the z of its cluster: the median over ranks that are slow alike, its own where it stands alone.
+    """Return, for each rank, the z of its cluster: the median over ranks that are slow alike, else its own.
 
     Args:
         z: (n_phases, n_ranks), -inf where unknown. A rank is placed by its z in every phase, on a log scale.
         eligible: (n_ranks,) ranks whose effect is worth a look.
 
-    A rank at the end of the healthy tail is pulled down by its neighbours there; one of a slow node is lifted by its own.
+    A rank at the end of the healthy tail is pulled down by its neighbours there; one of a slow node is lifted by its
+    own.
     """
     strongest: Floats = z.max(axis=0)
     candidates = np.flatnonzero((strongest > CANDIDATE_Z) & eligible)

@@ -1,4 +1,6 @@
-"""The table of file kinds: a new reader is one new file and one line here. Content, not the name, tells a file's kind."""
+"""The table of file kinds: a new reader is one new file and one line here. Content, not the name, tells a file's
+kind.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,9 @@ def job(
     ranks_per_node: int = 0,
     seed: int = 0,
 ) -> Window:
-    """Rank r stands at dp r // pp, pp r % pp; `work` is the sigma of the log of work per (replica, step, micro-batch)."""
+    """Rank r stands at dp r // pp, pp r % pp; `work` is the sigma of the log of work per (replica, step, micro-
+    batch).
+    """
     rng = np.random.default_rng(seed)
     rank = np.arange(dp * pp)
     shared = np.exp(work * rng.standard_normal((dp, n_steps, n_micro)))[rank // pp]
