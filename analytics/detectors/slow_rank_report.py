@@ -180,7 +180,7 @@ def _ruled_out(window: Window, work: OwnWork, group: Group, lead: Suspect) -> tu
     if work.shared_work and np.isfinite(raw).any():
         texts.append(
             f"sequence length: work varies alike in all stages of a replica (correlation {work.shared_work:.2f}) and was "
-            f"taken out; the rank stays {float(np.exp(np.nanmedian(raw))):.3f}x slow without that, too"
+            f"taken out; it stays {float(np.exp(np.nanmedian(raw))):.3f}x slow without that, too"
         )
     else:
         length = len(window.steps) - lead.first

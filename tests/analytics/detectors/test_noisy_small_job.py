@@ -18,7 +18,8 @@ CORRELATION = 0.3  # of neighbouring steps
 def run(seed: int, ratio: float) -> dict[str, NDArray[np.float64]]:
     """Return forward and backward seconds (4, 300), heavy-tailed and autocorrelated.
 
-    Rank 2 computes `ratio` times as long in steps 100..200; as in the real run, by extra work in forward, a third of the compute.
+    Rank 2 computes `ratio` times as long in steps 100..200; as in the real run that this stands for, by extra work in
+    forward, which is a third of the compute.
     """
     rng = np.random.default_rng(seed)
     phases = {"forward": 0.15 * noise(rng), "backward": 0.3 * noise(rng)}
