@@ -1,4 +1,4 @@
-"""The one record that every detector yields, live or offline, and its JSON form flightwatch.findings/1 (design.md section 5)."""
+"""The one record that every detector yields, live and on files, and its JSON form flightwatch.findings/1."""
 
 from __future__ import annotations
 

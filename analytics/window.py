@@ -14,7 +14,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Who the ranks are: `ranks` (n,) ascending; `nodes` (n,) names; `coordinates` "dp", "pp", "tp", ... each (n,), -1 unknown."""
+    """Who the ranks are: `ranks` (n,) ascending; `nodes` (n,) names; `coordinates` "dp", "pp", ... each (n,), -1 unknown."""
 
     ranks: NDArray[np.int64]
     nodes: tuple[str, ...]
@@ -25,7 +25,7 @@ class Topology:
 class Window:
     """Seconds per rank, step and micro-batch.
 
-    `steps` (m,) ascending; `seconds[phase]` (n, m, k) float64 with k micro-batches (k = 1 where untold); NaN = not seen.
+    `steps` (m,) ascending; `seconds[phase]` (n, m, k) float64, k micro-batches (k = 1 where untold); NaN = not seen.
     `step_unix_ns` (m,): when each step began on the first rank that began it; 0 unknown.
     """
 
@@ -36,7 +36,7 @@ class Window:
     step_unix_ns: NDArray[np.int64]
 
     def per_step(self, *phases: str) -> NDArray[np.float64]:
-        """Return seconds (n, m) summed over `phases` and micro-batches; NaN where a rank showed none of them in a step."""
+        """Return seconds (n, m) summed over `phases` and micro-batches; NaN where a rank showed none in a step."""
         parts = [self.seconds[phase] for phase in phases if phase in self.seconds]
         if not parts:
             return np.full((len(self.topology.ranks), len(self.steps)), np.nan)

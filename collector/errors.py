@@ -1,4 +1,4 @@
-"""Errors named after the user's mistake. All derive from FlightwatchError; a verb prints one as one line and exits with 2.
+"""Errors named after the user's mistake. All derive from FlightwatchError: one line, and exit code 2.
 
 FlightwatchError
 ├── PortInUseError
