@@ -8,8 +8,9 @@
   "use strict";
   const QUIET_MS = 12000; // the socket's server says something at least every 10 s
   const GAP_MS = 1000;
+  const SLOW_MS = 10000; // hosts are sampled every few seconds and kept for ten on the server
   const STUCK_MS = 15000;
-  const state = { counters: {}, heard: -Infinity, sent: 0, waiting: false, pending: false, n: 0, scope: "", shown: "" };
+  const state = { counters: {}, heard: -Infinity, sent: 0, slow: 0, waiting: false, pending: false, n: 0, scope: "", shown: "" };
 
   function digest() {
     if (state.scope) return state.counters[state.scope] || "";
@@ -32,6 +33,10 @@
     state.shown = digest();
     state.n += 1;
     window.dash_clientside.set_props("revision", { data: { n: state.n, scope: state.scope } });
+    if (now - state.slow >= SLOW_MS) {
+      state.slow = now;
+      window.dash_clientside.set_props("slow-revision", { data: { n: state.n } });
+    }
   }
 
   function flush() { if (state.pending) offer(); }

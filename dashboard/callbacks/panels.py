@@ -38,6 +38,7 @@ def _add_list(app: Dash, panels: Panels) -> None:
 
 def _add_run(app: Dash, panels: Panels) -> None:
     revision, theme, run_id = Input("revision", "data"), Input("theme", "data"), State("run-id", "data")
+    slow_revision = Input("slow-revision", "data")
 
     @app.callback(
         Output("run-facts", "children"),
@@ -81,7 +82,7 @@ def _add_run(app: Dash, panels: Panels) -> None:
         except STORE_ERRORS as error:
             return (_notice(error, colours, sample_line.HEIGHT),) * 3
 
-    @app.callback(Output("run-hosts", "figure"), Output("run-hosts", "style"), revision, theme, run_id)
+    @app.callback(Output("run-hosts", "figure"), Output("run-hosts", "style"), slow_revision, theme, run_id)
     async def hosts(_revision: Any, colours: str, run: str) -> Any:
         try:
             figure = await asyncio.to_thread(panels.hosts, run, palette(colours))

@@ -18,6 +18,7 @@ def shell() -> Any:
             dcc.Location(id="url", refresh="callback-nav"),
             dcc.Store(id="pulse"),
             dcc.Store(id="revision", data={"n": 0, "scope": ""}),
+            dcc.Store(id="slow-revision", data={"n": 0}),
             dcc.Store(id="theme", data="light"),
             dcc.Store(id="title"),
             dcc.Store(id="scope"),
