@@ -14,7 +14,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Who the ranks are: `ranks` (n,) ascending; `nodes` (n,) names; `coordinates` "dp", "pp", ... each (n,), -1 unknown."""
+    """Who the ranks are: `ranks` (n,) ascending; `nodes` (n,) names; `coordinates` "dp", ... each (n,), -1 unknown."""
 
     ranks: NDArray[np.int64]
     nodes: tuple[str, ...]

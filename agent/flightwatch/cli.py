@@ -1,7 +1,8 @@
 """The `flightwatch` command. Its own verbs live in the agent; the server's come through entry points.
 
 A verb is a module with HELP (one line), add_arguments(parser) and run(args) -> exit code: 0 nothing wrong, 1 something
-found, 2 bad input. Modules are imported only when their verb is called, so that `flightwatch run` never pays for the server.
+found, 2 bad input. Modules are imported only when their verb is called, so that `flightwatch run` never pays for the
+server.
 """
 
 from __future__ import annotations
