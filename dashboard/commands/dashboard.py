@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import logging
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until told to end."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     settings = Settings.from_environment()
     if args.listen:
         settings = replace(settings, dashboard=args.listen)
@@ -51,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
         )
         shown = f"[{host}]" if ":" in host else host
         print(f"flightwatch dashboard: http://{shown}:{listener.getsockname()[1]}/ui/", flush=True)
+        # uvicorn ends in order and then raises the signal again, which by default would make it an exit by signal
+        signal.signal(signal.SIGTERM, lambda _number, _frame: None)
         uvicorn.Server(config).run(sockets=[listener])
     finally:
         listener.close()

@@ -70,16 +70,21 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(tmp_path_factory.mktemp("server"))
     try:
         server.start("store")
         migrated = server.verb("migrate")
         assert migrated.returncode == 0, migrated.stderr
         server.start("dashboard")
-        yield Scene(server)
+        yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def scene(server: Server) -> Scene:
+    return Scene(server)
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +202,15 @@ def test_an_unknown_run_says_so(page: Page, scene: Scene) -> None:
 
     page.wait_for_selector("h1:has-text('There is no run')")
     assert re.search(r"nope", page.inner_text("#page"))
+
+
+def test_the_server_ends_in_order_while_a_page_is_open(browser: Browser, scene: Scene, server: Server) -> None:
+    page = browser.new_page()
+    page.goto(f"{scene.url}/ui/")
+    page.wait_for_selector("#link-state.good")
+    process = server.processes.pop("dashboard")
+
+    process.terminate()
+
+    assert process.wait(30) == 0
+    page.close()
