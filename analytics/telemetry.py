@@ -9,7 +9,7 @@ import pyarrow as pa
 from collector.store.telemetry import queries
 from collector.store.telemetry.client import TelemetryClient
 
-# `ops` is sorted by (run, op, step): with a lower bound on the step this reads a window, not the run's whole history.
+# `ops` is sorted by (run, step, op): with a lower bound on the step this reads a window, not the run's whole history.
 RANK_STEPS = """
     SELECT rank, max(step) AS last_step
     FROM ops

@@ -1,6 +1,9 @@
 -- fsync: an insert that has returned is on disk (3 ms each).
 
 -- Records of ranks, as they left the rings. What arrives twice collapses on the key; readers that must count say FINAL.
+-- Step before op: everybody asks for the newest steps, and a run has hundreds of ops (each group's collectives are its own).
+-- Measured on 1,024 ranks x 43 records x 240 steps, unmerged: four steps of all phases cost 0.035 s of CPU, op before step
+-- 0.69 s; one op over all steps 0.047 s against 0.019 s; 96 MiB against 81 MiB.
 CREATE TABLE IF NOT EXISTS ops (
     run     LowCardinality(String),
     op      UInt64,                              -- op_names.op
@@ -14,7 +17,7 @@ CREATE TABLE IF NOT EXISTS ops (
     micro   UInt32 CODEC(T64, ZSTD(1))
 ) ENGINE = ReplacingMergeTree
 PARTITION BY toDate(fromUnixTimestamp64Nano(start_ns))
-ORDER BY (run, op, step, rank, epoch, record)
+ORDER BY (run, step, op, rank, epoch, record)
 SETTINGS fsync_after_insert = 1, fsync_part_directory = 1;
 
 CREATE TABLE IF NOT EXISTS op_names (

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from server_fixture import Server
 from webhook_receiver import SECRET, Receiver
 

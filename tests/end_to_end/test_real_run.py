@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from server_fixture import REPOSITORY, Server, wait_for
 from webhook_receiver import Receiver
 

@@ -1,4 +1,4 @@
-"""A whole server (store, collector, analytics, dashboard) on free ports in a temporary folder, each part a process of its own."""
+"""A whole server (store, collector, analytics, dashboard) on free ports, each part a process of its own."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PHASES = ("forward", "backward", "optimizer", "loader", "collective", "step")
 
 # Constant parts of statements. Values never become part of the text: they are bound as {name:Type}.
 _PARTS = {
-    # (run, op, step) is how `ops` is sorted: naming the ops first lets the index skip all others
+    # (run, step, op) is how `ops` is sorted: within the steps asked for, naming the ops lets the index skip all others
     "of_kinds": "op IN (SELECT op FROM op_names WHERE run = {run:String} AND kind IN {kinds:Array(String)})",
     "in_steps": "step BETWEEN {first_step:UInt32} AND {last_step:UInt32}",
     "names": """(
