@@ -179,7 +179,7 @@ def _ruled_out(window: Window, work: OwnWork, group: Group, lead: Suspect) -> tu
     raw = work.raw[lead.index, lead.first :]
     if work.shared_work and np.isfinite(raw).any():
         texts.append(
-            f"sequence length: work varies alike in all stages of a replica (correlation {work.shared_work:.2f}) and was "
+            f"sequence length: work varies alike in a replica's stages (correlation {work.shared_work:.2f}) and was "
             f"taken out; it stays {float(np.exp(np.nanmedian(raw))):.3f}x slow without that, too"
         )
     else:
