@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import threading
 import time
@@ -46,6 +47,8 @@ class Analytics:
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set. A slow receiver holds up the outbox's thread only."""
+        # detectors import it when they first cluster: seconds that the first verdict of a run should not wait for
+        importlib.import_module("sklearn.cluster")
         worker = threading.Thread(target=self.outbox.run, args=(stop,), name="outbox", daemon=True)
         worker.start()
         try:

@@ -49,7 +49,14 @@ def create_app(settings: Settings, *, engine: Engine | None = None, source: Tele
     engine = engine or open_engine(settings.records_url)
     source = source or StoredTelemetry(connect(settings.store_url))
     stage = Backstage(engine, source, RunCache(engine, source), Pulse(lambda: queries.counters(engine)))
-    server = FastAPI(title="flightwatch", description="Who slows the job, since when, and what it costs.", version="1")
+    # no /docs: its scripts come from a CDN, and pages must work offline; /openapi.json is there for any viewer
+    server = FastAPI(
+        title="flightwatch",
+        description="Who slows the job, since when, and what it costs.",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+    )
     server.include_router(api_router(stage))
     for kind in STORE_ERRORS:
         server.add_exception_handler(kind, _unavailable)

@@ -40,7 +40,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class IncidentRow:
-    """An incident with its newest finding, whole, as in design.md section 5."""
+    """An incident with its newest finding, whole, as docs/findings.md describes it."""
 
     id: str
     run_id: str
