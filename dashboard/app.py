@@ -105,7 +105,7 @@ def _add_edges(server: FastAPI) -> None:
     @server.get("/{rest:path}", include_in_schema=False)
     async def unknown(rest: str) -> JSONResponse:
         return JSONResponse(
-            {"detail": f"there is nothing at /{rest}; see /docs for the API and /ui/ for the pages"}, 404
+            {"detail": f"there is nothing at /{rest}; see /openapi.json for the API and /ui/ for the pages"}, 404
         )
 
 
