@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from analytics.own_work import COMPUTE
 from analytics.window import Topology, Window
 from collector.ingest.straggler_trace import BACKWARD, FORWARD, OPTYPES, StragglerTrace
 
@@ -20,14 +21,13 @@ def window_of(trace: StragglerTrace) -> Window:
         nodes=("",) * len(ranks),
         coordinates={"dp": trace.dp[first].copy(), "pp": trace.stage[first].copy()},
     )
+    positions = _micro(trace)
     seconds = {}
     for phase in ("forward", "backward", "optimizer", "collective"):
         wanted = np.isin(trace.optype, [OPTYPES.index(name) for name in OPTYPES if _phase(name) == phase])
         if not wanted.any():
             continue
-        micro = (
-            _micro(trace)[wanted] if phase in ("forward", "backward") else np.zeros(int(wanted.sum()), dtype=np.int64)
-        )
+        micro = positions[wanted] if phase in COMPUTE else np.zeros(int(wanted.sum()), dtype=np.int64)
         cube = np.full((len(ranks), len(steps), int(micro.max()) + 1), np.nan)
         where = (row[wanted], column[wanted], micro)
         cube[where] = 0.0
@@ -44,6 +44,13 @@ def _phase(optype: str) -> str | None:
 
 
 def _micro(trace: StragglerTrace) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the micro-batch of each row; with several chunks per rank, (chunk, micro-batch) counts as one."""
+    """Return the micro-batch of each compute row, numbered from 0; of several chunks per rank each has its own.
+
+    Ids need not be dense: they may count over the whole job.
+    """
     micro = np.where(trace.micro >= 0, trace.micro, trace.seq)
-    return np.asarray(np.maximum(trace.chunk, 0) * (int(micro.max()) + 1) + micro)
+    compute = np.isin(trace.optype, [OPTYPES.index(FORWARD), OPTYPES.index(BACKWARD)])
+    pairs = np.stack([trace.chunk, micro], axis=1)[compute]
+    positions = np.zeros(len(micro), dtype=np.int64)
+    positions[compute] = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+    return positions

@@ -46,25 +46,32 @@ def read_path(path: Path) -> Found:
         UnknownFileKindError: nothing there, or nothing that a reader knows.
         DamagedFileError: a file of a known kind cannot be read.
     """
-    if path.is_dir():
-        return _read_folder(path)
-    if not path.is_file():
-        raise UnknownFileKindError(f"{path}: no such file or folder")
+    try:
+        if path.is_dir():
+            return _read_folder(path, sorted(entry for entry in path.iterdir() if entry.is_file()))
+        is_file, exists = path.is_file(), path.exists()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if not is_file:
+        raise UnknownFileKindError(f"{path}: {'neither a file nor a folder' if exists else 'no such file or folder'}")
     reader = _reader_of(path)
     if reader is None:
         raise UnknownFileKindError(f"{path}: unknown file kind; known kinds: {_known_kinds()}")
     return Found(((reader.kind, reader.read(path)),), ())
 
 
-def _read_folder(path: Path) -> Found:
+def _read_folder(path: Path, files: list[Path]) -> Found:
     recordings: list[tuple[str, Recording]] = []
     skipped: list[Path] = []
-    for file in sorted(entry for entry in path.iterdir() if entry.is_file()):
+    for file in files:
         reader = _reader_of(file) if file.stat().st_size else None
-        if reader is None:
-            skipped.append(file)
-        else:
-            recordings.append((reader.kind, reader.read(file)))
+        try:
+            if reader is not None:
+                recordings.append((reader.kind, reader.read(file)))
+                continue
+        except UnknownFileKindError:
+            pass  # its first bytes promised more than its content holds: another table in parquet
+        skipped.append(file)
     if not recordings:
         raise UnknownFileKindError(f"{path}: no file of a known kind in this folder; known kinds: {_known_kinds()}")
     return Found(tuple(recordings), tuple(skipped))
@@ -75,10 +82,14 @@ def _reader_of(path: Path) -> Reader | None:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
-        raise DamagedFileError(f"{path}: cannot be read ({error.strerror})") from error
+        raise _unreadable(path, error) from error
     if not head:
         raise DamagedFileError(f"{path}: the file is empty")
     return next((reader for reader in READERS if reader.recognises(head)), None)
+
+
+def _unreadable(path: Path, error: OSError) -> DamagedFileError:
+    return DamagedFileError(f"{path}: cannot be read ({error.strerror})")
 
 
 def _known_kinds() -> str:

@@ -18,6 +18,7 @@ MAGIC = b"PAR1"
 INTEGER_COLUMNS = ("dp_rank", "stage", "rank", "step", "seq_id", "mc", "mb_id", "gmc")
 TIME_COLUMNS = ("start_ts", "duration")
 COLUMNS = ("dp_rank", "stage", "rank", "step", "optype", *TIME_COLUMNS, "seq_id", "mc", "mb_id", "gmc")
+LARGEST_ID = 2**31 - 1  # of ranks, steps, ops; more comes from a damaged file, and would overflow keys made of them
 MIN_COMMON_COLUMNS = 3  # a parquet file that shares fewer column names is some other table
 
 FORWARD = "forward-compute"
@@ -111,6 +112,9 @@ def _table(path: Path) -> pa.Table:
         raise UnknownFileKindError(f"{path}: parquet, but not an op trace (needs columns {', '.join(COLUMNS)})")
     if missing:
         raise DamagedFileError(f"{path}: columns are missing: {', '.join(missing)}")
+    repeated = [name for name in COLUMNS if columns.count(name) > 1]
+    if repeated:
+        raise DamagedFileError(f"{path}: columns appear more than once: {', '.join(repeated)}")
     try:
         table = file.read(columns=list(COLUMNS))  # pq.read_table would import pandas: seconds
     except (pa.ArrowException, OSError) as error:
@@ -141,6 +145,10 @@ def _integers(path: Path, table: pa.Table, name: str) -> NDArray[np.int64]:
         )
     if name in ("dp_rank", "stage", "rank", "step", "seq_id") and (values < 0).any():
         raise DamagedFileError(f"{path}: column {name}: {_count(values < 0, 'is negative', 'are negative')}")
+    if (np.abs(values) > LARGEST_ID).any():
+        raise DamagedFileError(
+            f"{path}: column {name}: {_count(np.abs(values) > LARGEST_ID, 'is too large', 'are too large')}"
+        )
     return values.astype(np.int64)
 
 

@@ -68,6 +68,31 @@ def test_refuses_a_rank_at_two_places(tmp_path: Path) -> None:
         read(write(tmp_path / "t.parquet", rank=pa.array(np.zeros(40), pa.int16())))
 
 
+def test_refuses_ids_that_no_job_has(tmp_path: Path) -> None:
+    steps = np.zeros(40)
+    steps[5] = 1e300
+
+    with pytest.raises(DamagedFileError, match="column step: 1 of 40 values is too large, the first in row 5"):
+        read(write(tmp_path / "t.parquet", step=pa.array(steps)))
+
+
+def test_refuses_a_column_that_appears_twice(tmp_path: Path) -> None:
+    table = pa.table(columns())
+    pq.write_table(table.append_column("rank", table["rank"]), tmp_path / "t.parquet")
+
+    with pytest.raises(DamagedFileError, match="columns appear more than once: rank"):
+        read(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("type_", [pa.float64(), pa.float32(), pa.int64(), pa.uint16()])
+def test_whole_numbers_may_be_of_any_type(tmp_path: Path, type_: pa.DataType) -> None:
+    names = ("dp_rank", "stage", "rank", "step", "seq_id", "mc", "mb_id", "gmc")
+
+    trace = read(write(tmp_path / "t.parquet", **{name: columns()[name].cast(type_) for name in names}))
+
+    assert (trace.rank.dtype.name, trace.rank.tolist()) == ("int64", [0, 1, 2, 3] * 10)
+
+
 def test_leaves_out_unknown_ops_and_says_so(tmp_path: Path) -> None:
     trace = read(write(tmp_path / "t.parquet", optype=pa.array(["forward-compute"] * 39 + ["novel"])))
 
@@ -101,14 +126,3 @@ def test_unknown_kinds_are_named_so(tmp_path: Path) -> None:
     for name in ("notes.txt", "other.parquet", "absent"):
         with pytest.raises(UnknownFileKindError):
             read_path(tmp_path / name)
-
-
-def test_a_folder_yields_its_recordings_and_what_it_passed_over(tmp_path: Path) -> None:
-    write(tmp_path / "b.parquet")
-    write(tmp_path / "a.parquet")
-    (tmp_path / "LICENSE").write_text("text")
-
-    found = read_path(tmp_path)
-
-    assert [recording.name for _, recording in found.recordings] == ["a", "b"]
-    assert [path.name for path in found.skipped] == ["LICENSE"]
