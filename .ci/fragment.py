@@ -1,7 +1,7 @@
 """Fails when code changed without a fragment in changes/ that tells users so.
 
 The work under test is what lies between a base and HEAD. The base is CI_BASE where it is set; else origin/main where
-HEAD has left it; else the newest tag. A bare clone of main knows none of them: its last RECENT_COMMITS stand in.
+HEAD has left it; else the newest release's tag; else, as in a bare clone before the first release, the first commit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 
 CODE = ("agent/", "collector/", "analytics/", "dashboard/", "fleet/", "migrations/")
 FRAGMENT = re.compile(r"^changes/\d+\.(added|changed|fixed|removed)\.md$")
-RECENT_COMMITS = 30
 
 
 def main() -> int:
@@ -47,8 +46,8 @@ def find_base() -> str | None:
     tag = _git("describe", "--tags", "--abbrev=0", "HEAD^")
     if tag:
         return _git("rev-parse", f"{tag}^{{commit}}")
-    commits = _git("rev-list", f"--max-count={RECENT_COMMITS + 1}", "HEAD").splitlines()
-    return commits[-1] if len(commits) > 1 else None
+    first = _git("rev-list", "--max-parents=0", "HEAD").splitlines()
+    return first[-1] if first and first[-1] != head else None
 
 
 def _git(*arguments: str) -> str:
