@@ -9,6 +9,7 @@ import numpy as np
 
 from analytics.detectors import DETECTORS
 from analytics.findings import Cost, Evidence, Finding, Input, Report
+from analytics.sufficiency import insufficient_evidence
 from analytics.trace_window import window_of
 from analytics.whatif import WhatIf
 from analytics.window import Window
@@ -70,6 +71,7 @@ def _coverage(trace: StragglerTrace, window: Window, whatif: WhatIf | None) -> d
         "steps": len(window.steps),
         "detectors": [detector.name for detector in DETECTORS],
         "unknown_ops": list(trace.unknown_optypes),
+        "insufficient_evidence": list(insufficient_evidence(window)),
         "not_seen": list(NOT_SEEN),
     }
     if whatif is None:

@@ -63,13 +63,27 @@ def _plain(value: Any) -> Any:
 
 def _text(report: Report, found: Found) -> str:
     seen = report.input
-    head = f"{seen.run}: {seen.ranks} ranks, steps {seen.steps[0]} to {seen.steps[1]}"
-    if not report.findings:
-        return f"Nothing wrong was found in {head}."
+    ranks = f"{seen.ranks} rank{'s' if seen.ranks != 1 else ''}"
+    head = f"{seen.run}: {ranks}, steps {seen.steps[0]} to {seen.steps[1]}"
+    unjudged = _unjudged(report)
     lines = [line for finding in report.findings for line in _finding_lines(finding)]
-    lines.append(f"Looked at {head}.")
+    if lines:
+        lines.append(f"Looked at {head}.")
+    elif unjudged:
+        lines.append(f"Nothing was found in {head}, but not everything could be judged.")
+    else:
+        lines.append(f"Nothing wrong was found in {head}.")
+    lines += [f"Insufficient evidence: {reason}." for reason in unjudged]
     lines += [f"Passed over {path}: unknown file kind." for path in found.skipped]
     return "\n".join(lines)
+
+
+def _unjudged(report: Report) -> list[str]:
+    coverage = report.coverage
+    if "recordings" not in coverage:
+        return list(coverage["insufficient_evidence"])
+    parts = coverage["recordings"].items()
+    return [f"{run}: {reason}" for run, part in parts for reason in part["insufficient_evidence"]]
 
 
 def _finding_lines(finding: Finding) -> list[str]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from analytics.detectors import slow_rank_report as report
 from analytics.detectors.suspects import Suspect, cluster_levels, grouped
 from analytics.findings import Finding
-from analytics.own_work import COMPUTE, OwnWork, own_work_of
+from analytics.own_work import COMPUTE, OWN_PHASES, OwnWork, own_work_of
 from analytics.robust import MEDIAN_TO_MEAN_SE, correlated_steps, false_discovery, median_along, sigma_along
 from analytics.roles import roles_of
 from analytics.window import Window
@@ -68,7 +68,8 @@ class SlowRank:
 
     def detect(self, window: Window) -> list[Finding]:
         """Return one finding per slow node or rank, the costliest first."""
-        if len(window.topology.ranks) < 2 or len(window.steps) < MIN_STEPS:
+        is_timed = any(phase in window.seconds for phase in OWN_PHASES)
+        if len(window.topology.ranks) < 2 or len(window.steps) < MIN_STEPS or not is_timed:
             return []
         roles = roles_of(window.topology, window)
         work, suspects = _search(window, roles)

@@ -14,6 +14,7 @@ from analytics.window import Window
 
 Floats = NDArray[np.float64]
 
+MIN_RANKS = 2  # of the heavy stage: a single one cannot be told from a slow machine
 MIN_STAGE_SPREAD = 0.05  # log, of the slowest stage over the mean; own choice: half of what is worth telling
 
 
@@ -28,6 +29,8 @@ def stage_partition(window: Window) -> Case | None:
     if not np.isfinite(levels).all() or (levels <= 0).any():
         return None
     heavy = int(np.argmax(levels))
+    if np.isfinite(per_rank[stage == stages[heavy]]).sum() < MIN_RANKS:
+        return None
     excess = float(np.log(levels[heavy] / levels.mean()))
     agree = [float(sigma_along(np.log(per_rank[stage == one])[None], 1)[0]) for one in stages]
     agreement = float(np.nanmax(agree))

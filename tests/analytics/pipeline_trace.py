@@ -74,16 +74,24 @@ def _step(step: int, work: np.ndarray) -> list[Row]:
         for stage in range(n_stages):
             add(dp, stage, "params-all-gather", 0.0, 0.05, mc=0)
         last[dp] = _pipeline(dp, work[:, dp], add)
-    done = last.max()
     for dp in range(n_dp):
         for stage in range(n_stages):
-            add(dp, stage, "gc", last[dp, stage], last[dp, stage], mb=0)
-            add(dp, stage, "layernorm-grads-all-reduce", last[dp, stage], last[dp, stage] + 0.003)
-            if stage in (0, n_stages - 1):
-                add(dp, stage, "embedding-grads-all-reduce", last[dp, stage] + 0.003, done + 0.01)
-            add(dp, stage, "grads-reduce-scatter", done + 0.01, done + 0.06, mc=0)
-            add(dp, stage, "optimizer-clip-main-grad", done + 0.06, done + 0.08)
-            add(dp, stage, "optimizer", done + 0.08, done + 0.10)
+            begin = last[dp, stage]
+            add(dp, stage, "gc", begin, begin, mb=0)
+            add(dp, stage, "layernorm-grads-all-reduce", begin, begin + 0.003)
+    reduced = last + 0.003
+    for stage in {0, n_stages - 1}:
+        end = last[:, [0, -1]].max(axis=1) + 0.01  # the first and the last stage of one replica
+        for dp in range(n_dp):
+            add(dp, stage, "embedding-grads-all-reduce", reduced[dp, stage], end[dp])
+        reduced[:, stage] = end
+    scattered = reduced.max(axis=0) + 0.05  # all replicas of one stage
+    clipped = scattered.max() + 0.02  # all ranks
+    for dp in range(n_dp):
+        for stage in range(n_stages):
+            add(dp, stage, "grads-reduce-scatter", reduced[dp, stage], scattered[stage], mc=0)
+            add(dp, stage, "optimizer-clip-main-grad", scattered[stage], clipped)
+            add(dp, stage, "optimizer", clipped, clipped + 0.02)
     return rows
 
 

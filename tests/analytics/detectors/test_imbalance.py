@@ -27,3 +27,7 @@ def test_an_even_job_has_none_slow_rank_or_not(slow: dict[int, float]) -> None:
 
 def test_a_slight_difference_between_stages_is_not_told() -> None:
     assert Imbalance().detect(job(dp=4, pp=4, stages=(1.0, 1.0, 1.0, 1.04))) == []
+
+
+def test_a_single_rank_a_stage_cannot_be_told_from_a_slow_machine() -> None:
+    assert Imbalance().detect(job(dp=1, pp=4, stages=(1.0, 1.0, 1.0, 1.6))) == []

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import copy
-import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from analytics.detectors.slow_rank import SlowRank
-from analytics.window import Topology, Window
+from analytics.window import Window
 from tests.analytics.detectors.grid import job
 
 
@@ -86,36 +84,6 @@ def test_time_in_communication_names_nobody() -> None:
     collective[2] *= 10
 
     assert entities(replace(window, seconds={**window.seconds, "collective": collective})) == []
-
-
-def test_leaves_its_input_alone_and_pickles() -> None:
-    window = job(slow={1: 1.3})
-    before = copy.deepcopy(window.seconds)
-
-    detector = pickle.loads(pickle.dumps(SlowRank()))
-    detector.detect(window)
-
-    for phase, cube in before.items():
-        np.testing.assert_array_equal(window.seconds[phase], cube)
-
-
-def test_the_order_of_ranks_is_irrelevant() -> None:
-    window = job(dp=8, pp=2, slow={5: 1.3})
-    order = np.random.default_rng(3).permutation(16)
-    topology = window.topology
-    shuffled = Window(
-        "run",
-        Topology(
-            topology.ranks[order],
-            tuple(topology.nodes[i] for i in order.tolist()),
-            {name: values[order] for name, values in topology.coordinates.items()},
-        ),
-        window.steps,
-        {phase: cube[order] for phase, cube in window.seconds.items()},
-        window.step_unix_ns,
-    )
-
-    assert [f.ranks for f in SlowRank().detect(shuffled)] == [f.ranks for f in SlowRank().detect(window)] == [(5,)]
 
 
 def test_missing_times_neither_name_nor_hide_a_rank() -> None:
