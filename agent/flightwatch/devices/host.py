@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -13,6 +14,8 @@ _WHOLE_DISK = re.compile(r"(sd[a-z]+|vd[a-z]+|xvd[a-z]+|hd[a-z]+|nvme\d+n\d+|mmc
 _UNCOUNTED_INTERFACE = re.compile(r"(lo|veth.*|docker.*|br-.*|cni.*|flannel.*|cali.*|virbr.*)")
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "x86_pkg_temp", "acpitz", "soc_thermal")
 _PRESSURES = (("cpu", "some"), ("io", "some"), ("io", "full"), ("memory", "some"), ("memory", "full"))
+
+MAX_LABEL = 100  # characters; a collector takes names of 253, ours have two labels
 
 Readings = dict[tuple[str, str], float]
 
@@ -40,8 +43,8 @@ class Host:
     def read(self) -> Readings:
         """Return the readings by (device, metric); device "" is the whole host."""
         now = self._clock()
-        totals = {**self._cpu_totals(), **self._pressure_totals(), **self._disk_totals(), **self._network_totals()}
-        readings = {**self._load(), **self._memory(), **self._temperatures()}
+        totals = _gather(self._cpu_totals, self._pressure_totals, self._disk_totals, self._network_totals)
+        readings = _gather(self._load, self._memory, self._temperatures)
         if self._before:
             grown = {key: total - self._before[key] for key, total in totals.items() if key in self._before}
             readings |= _ratios_and_rates(grown, now - self._read_at)
@@ -50,7 +53,7 @@ class Host:
 
     def _lines(self, name: str) -> list[str]:
         try:
-            return (self._proc / name).read_text().splitlines()
+            return (self._proc / name).read_text(errors="replace").splitlines()
         except OSError:
             return []
 
@@ -140,9 +143,18 @@ def _find_sensors(sys: Path) -> Iterable[tuple[str, Path]]:
                 yield name, zone / "temp"
 
 
+def _gather(*sources: Callable[[], Readings]) -> Readings:
+    """Return all readings; of a file whose form is not known (containers put their own in place) there are none."""
+    readings: Readings = {}
+    for source in sources:
+        with contextlib.suppress(ValueError, IndexError):
+            readings |= source()
+    return readings
+
+
 def _text(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text(errors="replace").strip()[:MAX_LABEL]
     except OSError:
         return ""
 

@@ -152,3 +152,30 @@ def test_this_very_machine_can_be_read() -> None:
     readings = Host().read()
 
     assert readings["", "memory_available_bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("proc/loadavg", " \n"),
+        ("proc/meminfo", "MemTotal:\n"),
+        ("proc/stat", "cpu  1 2\n"),
+        ("proc/pressure/cpu", "some nothing\n"),
+        ("proc/net/dev", "eth0: a b c d e f g h i j k l m n o p\n"),
+    ],
+)
+def test_file_of_another_form_costs_only_its_own_metrics(machine: _Machine, path: str, text: str) -> None:
+    machine.put("proc/diskstats", "   8       0 sda 10 0 100 0 5 0 200 0 0 0 0\n")
+    machine.put(path, text)
+    machine.host.read()
+
+    assert ("sda", "disk_read_bytes_per_second") in machine.after(1.0)
+
+
+def test_names_that_are_no_text_are_read_all_the_same(machine: _Machine) -> None:
+    machine.put("proc/loadavg", "0.5 0.4 0.3 1/2 3\n")
+    (machine.proc / "net").mkdir(parents=True)
+    (machine.proc / "net" / "dev").write_bytes(b"\xff\xfe: 1 0 0 0 0 0 0 0 2 0 0 0 0 0 0 0\n")
+    machine.host.read()
+
+    assert {name for _, name in machine.after(1.0)} >= {"load_1m", "network_sent_bytes_per_second"}
