@@ -19,7 +19,7 @@ class ScriptedCollector(services.TelemetryServicer):
     `acknowledges` clear: frames are taken in silence. `refuses`: slices of these first records are refused.
     """
 
-    def __init__(self, *, port: int = 0, names_frame: bool = True) -> None:
+    def __init__(self, *, port: int = 0, names_frame: bool = True, refuses_hello: bool = False) -> None:
         self.frames: list[wire.Frame] = []
         self.hellos: list[wire.Hello] = []
         self.acknowledges = threading.Event()
@@ -27,6 +27,7 @@ class ScriptedCollector(services.TelemetryServicer):
         self.refuses: set[int] = set()
         self.reconnect_window_ms = 0
         self._names_frame = names_frame
+        self._refuses_hello = refuses_hello
         self._commands: queue.SimpleQueue[wire.Command] = queue.SimpleQueue()
         self._server = grpc.server(futures.ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
         services.add_TelemetryServicer_to_server(self, self._server)
@@ -53,6 +54,8 @@ class ScriptedCollector(services.TelemetryServicer):
         for message in requests:
             if message.WhichOneof("body") == "hello":
                 self.hellos.append(message.hello)
+                if self._refuses_hello:
+                    context.abort(grpc.StatusCode.INVALID_ARGUMENT, "hello.protocol: scripted")
                 welcome = wire.Welcome(collector="scripted", reconnect_window_ms=self.reconnect_window_ms)
                 yield wire.CollectorMessage(welcome=welcome)
                 while not self._commands.empty():

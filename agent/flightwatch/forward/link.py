@@ -59,6 +59,7 @@ class Link:
         self._greeted: dict[int, bytes] = {}  # of the present stream, until acknowledged
         self._refused_greetings: set[bytes] = set()
         self._window_seconds = 0.0
+        self._was_welcomed = False  # on the present or last stream
         self.acked_frames = 0
         self.last_error = ""
         self.flush_interval_ms = 0  # as the collector wishes; 0 until one has said
@@ -119,6 +120,7 @@ class Link:
 
     def _stream_to(self, collector: str) -> None:
         self._unacked.rewind()
+        self._was_welcomed = False
         self._greeted.clear()
         with grpc.insecure_channel(collector, options=CHANNEL_OPTIONS) as channel:
             stream = Stream(channel, self._hello, self._unacked, self._greet)
@@ -146,6 +148,7 @@ class Link:
             self._window_seconds = message.welcome.reconnect_window_ms / 1000.0
             self.flush_interval_ms = message.welcome.flush_interval_ms
             self.last_error = ""
+            self._was_welcomed = True
             stream.welcome()
         elif body == "ack":
             self._backoff.succeeded()
@@ -168,7 +171,8 @@ class Link:
             return 0.0
         self.last_error = f"{collector}: {code.name}: {details}"
         logger.log(logging.DEBUG if code is grpc.StatusCode.UNAVAILABLE else logging.WARNING, "%s", self.last_error)
-        if code is grpc.StatusCode.INVALID_ARGUMENT:
+        # before the welcome it is we who are refused, such as our protocol, and no frame is to blame
+        if code is grpc.StatusCode.INVALID_ARGUMENT and self._was_welcomed:
             metadata = dict(error.trailing_metadata() or ())
             self._refuse(int(metadata.get(REFUSED_FRAME_KEY, 0)) or self._unacked.oldest(), details)
         if code in _DENIED:

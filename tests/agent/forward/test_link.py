@@ -174,6 +174,22 @@ def test_refusal_without_a_frame_number_costs_the_oldest_frame(make_link: Callab
     nameless.stop()
 
 
+def test_refused_hello_costs_no_frame(make_link: Callable[..., Link]) -> None:
+    older = ScriptedCollector(refuses_hello=True)
+    refused: list[wire.Frame] = []
+    link = make_link(older.address, on_refused=lambda frame, problem: refused.append(frame))
+    link.submit(a_frame(0))
+    wait_until(lambda: len(older.hellos) >= 3)
+    older.stop()
+
+    upgraded = ScriptedCollector(port=older.port)
+
+    assert link.wait_drained(20)
+    assert refused == []
+    assert upgraded.first_records() == [0]
+    upgraded.stop()
+
+
 def test_refused_greeting_is_not_sent_again(collector: ScriptedCollector, make_link: Callable[..., Link]) -> None:
     collector.refuses = {77}
     refused: list[wire.Frame] = []
