@@ -89,13 +89,24 @@ class Spool:
         path = os.path.join(self._directory, f"{time.time_ns():020d}-{os.getpid()}{SUFFIX}")
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._path = path
-        self._size = os.write(self._fd, MAGIC)
-        for frame in self._greeting():
-            self._append(frame)
+        self._size = 0
+        try:
+            self._write_whole(MAGIC)
+            for frame in self._greeting():
+                self._append(frame)
+        except OSError:
+            # what followed an incomplete beginning could not be read
+            if self._fd >= 0:
+                os.close(self._fd)
+            self._fd, self._path, self._size = -1, "", 0
+            drop(path)
+            raise
 
     def _append(self, frame: wire.Frame) -> None:
         body = frame.SerializeToString()
-        entry = _HEAD.pack(len(body), zlib.crc32(body)) + body
+        self._write_whole(_HEAD.pack(len(body), zlib.crc32(body)) + body)
+
+    def _write_whole(self, entry: bytes) -> None:
         written = os.write(self._fd, entry)
         self._size += written
         if written < len(entry):  # a full disk: readers stop at the torn entry, so nothing may follow it

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import contextlib
+import resource
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from flightwatch.forward.spool import Spool, drop, lost_frame, read_frames
 from flightwatch.wire import flightwatch_pb2 as wire
@@ -8,6 +13,17 @@ from flightwatch.wire import flightwatch_pb2 as wire
 
 def a_frame(first: int, count: int = 10, epoch: int = 1) -> wire.Frame:
     return wire.Frame(slices=[wire.Slice(epoch=epoch, first_record=first, records=bytes(32 * count))])
+
+
+@contextlib.contextmanager
+def file_size_limit(n_bytes: int) -> Iterator[None]:
+    """Let no file of this process grow beyond `n_bytes`: what a disk that fills up does to a write."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def greeting() -> list[wire.Frame]:
@@ -109,6 +125,21 @@ def test_ends_and_gaps_of_a_dropped_file_are_kept(tmp_path: Path) -> None:
 
     assert [(gap.reason, gap.count) for gap in lost.gaps] == [("torn", 1), ("spool_full", 10)]
     assert [end.records_written for end in lost.ends] == [110]
+
+
+@pytest.mark.parametrize("room_bytes", [3, 20])  # in mid of the magic, and of the greeting
+def test_file_whose_beginning_did_not_fit_is_not_continued(tmp_path: Path, room_bytes: int) -> None:
+    spool = Spool(str(tmp_path / "spool"), greeting)
+    with file_size_limit(room_bytes), pytest.raises(OSError, match="full|large"):
+        spool.write(a_frame(0))
+    assert spool.is_empty()
+    assert list((tmp_path / "spool").iterdir()) == []
+
+    spool.write(a_frame(10))
+    spool.close_file()
+
+    (path,) = spool.files()
+    assert list(read_frames(path)) == [*greeting(), a_frame(10)]
 
 
 def test_missing_directory_means_an_empty_spool(tmp_path: Path) -> None:
