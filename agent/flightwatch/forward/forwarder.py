@@ -30,6 +30,7 @@ FIRST_RING_SECONDS = 60.0  # a training script imports for a while
 STOP_SECONDS = 3.0  # SIGTERM: what cannot be delivered in this time stays in the rings
 RECORDS_PER_TURN = 100_000  # of one rank; 3.2 MB
 RING_SUFFIX = ".ring"
+MAX_EVERY = (1 << 32) - 1  # width of the control block's field
 
 
 class HostSensors(Protocol):
@@ -84,6 +85,7 @@ class Forwarder:
         self._scanned = self._sampled = -HOST_SECONDS
         self._saw_ring = False
         self._n_read = 0  # records, in this turn
+        self._sensor_error = ""
         self._sampling: tuple[bool, int] | None = None  # as commanded for all ranks: (pause, every n-th step)
 
     def command(self, command: wire.Command) -> None:
@@ -228,8 +230,15 @@ class Forwarder:
         session.ring.close()
 
     def _sample(self, sensors: HostSensors, builder: FrameBuilder, wall_ns: int) -> None:
+        try:
+            readings = sensors.read()
+        except Exception as error:
+            # whatever a kernel answers, the ranks are still followed
+            if str(error) != self._sensor_error:
+                self._sensor_error = str(error)
+                logger.exception("reading the host")
+            return
         nodes = {session.start.node for session in self._sessions.values() if session.start is not None}
-        readings = sensors.read()
         for node in sorted(nodes) or [self._node]:
             for (device, name), value in readings.items():
                 builder.add_metric(wire.Metric(node=node, device=device, name=name, unix_ns=[wall_ns], value=[value]))
@@ -240,7 +249,11 @@ class Forwarder:
             if command.verb != "set_sampling":
                 logger.warning("unknown command %r", command.verb)
                 continue
-            pause, every = command.arguments.get("pause", "0") == "1", int(command.arguments.get("every", "1"))
+            pause, told = command.arguments.get("pause", "0") == "1", command.arguments.get("every", "1")
+            if not (told.isdecimal() and 1 <= int(told) <= MAX_EVERY):
+                logger.warning("command %s: every=%r is no number of steps", command.id, told)
+                continue
+            every = int(told)
             if not command.epoch:
                 self._sampling = (pause, every)
             for session in self._sessions.values():
@@ -283,26 +296,30 @@ class Forwarder:
         self._link.close()
         self._outbox.pump(self._sessions.__contains__)
         for frame in self._link.take_unacked():
-            if frame.metrics:
-                self._outbox.keep(wire.Frame(metrics=frame.metrics))
+            gaps = [gap for gap in frame.gaps if self._roster.find_start(gap.epoch) is not None]
+            if frame.metrics or gaps:
+                self._outbox.keep(wire.Frame(metrics=frame.metrics, gaps=gaps))
         now, wall_ns = self._monotonic(), self._wall_ns()
         for session in list(self._sessions.values()):
             session.rewind()
             while session.end is None and session.start is not None and session.ring.owner_is_gone():
-                self._spool_rest(session, now, wall_ns)
+                if not self._spool_rest(session, now, wall_ns):
+                    break  # the disk is full: the ring stays, and holds what the spool did not take
         self._tidy()
         self._outbox.close()
         logger.warning("no collector answered (%s): the rest is in the spool", self._link.last_error)
 
-    def _spool_rest(self, session: RankSession, now: float, wall_ns: int) -> None:
+    def _spool_rest(self, session: RankSession, now: float, wall_ns: int) -> bool:
         builder = FrameBuilder()
         if self._read(session, builder, now, is_gone=True):
             session.conclude(wall_ns, builder)
         session.add_gaps(builder)
         for frame in builder.take():
             on_settled = settler(self._sessions, frame)
-            self._outbox.keep(frame)
+            if not self._outbox.keep(frame):
+                return False
             on_settled()
+        return True
 
 
 def has_live_ring(directory: str) -> bool:

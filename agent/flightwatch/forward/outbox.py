@@ -7,7 +7,7 @@ import logging
 import os
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from flightwatch.forward.link import Link
 from flightwatch.forward.roster import Roster
@@ -36,6 +36,8 @@ class Outbox:
         self._settled: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._refused: queue.SimpleQueue[tuple[wire.Frame, str]] = queue.SimpleQueue()
         self._gaps: dict[str, dict[int, wire.Gap]] = {}  # by reason and epoch, to be said with the next frame
+        self._ends: list[wire.RankEnd] = []  # of refused frames, to be said again without the rest
+        self._owed_starts: dict[int, wire.RankStart] = {}  # whose gaps and ends these are: their rings may be gone
         self._shipping: str = ""
         self._shipping_frames: Iterator[wire.Frame] = iter(())
         self._shipping_left = 0
@@ -50,13 +52,20 @@ class Outbox:
     def send(self, frame: wire.Frame, on_settled: Callable[[], None]) -> None:
         """Send a frame, or keep it on disk when too much waits already."""
         if self._link.has_room():
+            if frame.starts or frame.ops:
+                # later frames in the present file would need what it was not told; the next begins with all of it
+                self._spool.close_file()
             self._link.submit(frame, lambda: self._settled.put(on_settled))
-        else:
-            self.keep(frame)
-            on_settled()
+            return
+        if not self.keep(frame):
+            self._owe(SPOOL_FULL, frame)
+        on_settled()
 
-    def keep(self, frame: wire.Frame) -> None:
-        """Write a frame to the spool, dropping the oldest there if it is full; what is lost becomes a gap."""
+    def keep(self, frame: wire.Frame) -> bool:
+        """Write a frame to the spool, dropping the oldest there if it is full (a gap takes its place).
+
+        Returns: whether the disk took it.
+        """
         try:
             self._spool.write(frame)
             while (path := self._spool.find_overflow(keep=self._shipping)) is not None:
@@ -69,7 +78,8 @@ class Outbox:
             if not self._spool_fails:
                 logger.error("the spool takes nothing: %s", error)
             self._spool_fails = True
-            add_lost_slices(self._gaps.setdefault(SPOOL_FULL, {}), frame, SPOOL_FULL)
+            return False
+        return True
 
     def refuse(self, frame: wire.Frame, problem: str) -> None:
         """Take a frame that a collector refused as malformed. Any thread."""
@@ -90,20 +100,39 @@ class Outbox:
             self._ship(is_live)
 
     def is_empty(self) -> bool:
-        """Return whether the spool holds nothing and nothing of it is on its way."""
-        return not self._shipping and self._spool.is_empty()
+        """Return whether the spool holds nothing, nothing of it is on its way, and no gap waits to be said."""
+        return not self._shipping and self._spool.is_empty() and not self._owed_starts
 
     def close(self) -> None:
-        """Bring the spool to disk."""
+        """Bring the spool to disk, with what is still to be said."""
+        owed = self._take_owed()
+        if owed.gaps or owed.ends:
+            self.keep(owed)
         self._spool.close_file()
 
     def _say_gaps(self) -> None:
-        frame = wire.Frame()
-        for gaps in self._gaps.values():
-            frame.gaps.extend(gap for epoch, gap in gaps.items() if self._roster.find_start(epoch) is not None)
-        self._gaps.clear()
-        if frame.gaps:
+        frame = self._take_owed()
+        if frame.gaps or frame.ends:
             self.send(frame, lambda: None)
+
+    def _owe(self, reason: str, frame: wire.Frame, ends: Iterable[wire.RankEnd] = ()) -> None:
+        """Note what a lost frame leaves to be said. Whose it was is noted now: its ring may be gone by then."""
+        add_lost_slices(self._gaps.setdefault(reason, {}), frame, reason)
+        self._ends.extend(ends)
+        for epoch in {part.epoch for part in (*frame.slices, *self._ends)}:
+            start = self._roster.find_start(epoch)
+            if start is not None:
+                self._owed_starts[epoch] = start
+
+    def _take_owed(self) -> wire.Frame:
+        frame = wire.Frame(starts=self._owed_starts.values())
+        for gaps in self._gaps.values():
+            frame.gaps.extend(gap for epoch, gap in gaps.items() if epoch in self._owed_starts)
+        frame.ends.extend(end for end in self._ends if end.epoch in self._owed_starts)
+        self._gaps.clear()
+        self._ends.clear()
+        self._owed_starts.clear()
+        return frame
 
     def _ship(self, is_live: Callable[[int], bool]) -> None:
         if not self._shipping:
@@ -151,7 +180,9 @@ class Outbox:
 
     def _set_aside(self, frame: wire.Frame, problem: str) -> None:
         logger.error("a collector refused a frame: %s", problem)
-        add_lost_slices(self._gaps.setdefault(REFUSED, {}), frame, REFUSED)
+        # an end that was itself refused, or that comes without records again, would be refused for ever
+        ends = frame.ends if frame.slices and not problem.startswith("ends[") else ()
+        self._owe(REFUSED, frame, ends)
         try:
             os.makedirs(self._quarantine, mode=0o700, exist_ok=True)
             if len(os.listdir(self._quarantine)) >= 2 * MAX_QUARANTINED:

@@ -10,6 +10,7 @@ from flightwatch.forward.frames import FrameBuilder
 from flightwatch.forward.ring_file import DamagedRingError, RingFile
 from flightwatch.forward.tail import Piece, Tail
 from flightwatch.wire import flightwatch_pb2 as wire
+from flightwatch.wire.limits import MAX_ATTEMPT, MAX_NAME, MAX_RUN, MAX_TEXT, MAX_WORLD_SIZE
 
 logger = logging.getLogger(__name__)
 
@@ -186,23 +187,34 @@ def make_start(ring: RingFile, identity: dict[str, object]) -> wire.RankStart:
         told = identity.get(name)
         if isinstance(told, dict):
             target.update(told)
-    if not start.run or not start.node or start.rank >= start.world_size:
-        raise ValueError(f"run {start.run!r}, node {start.node!r}, rank {start.rank} of {start.world_size}")
+    _check_start(start)
     return start
 
 
+def _check_start(start: wire.RankStart) -> None:
+    """Raise ValueError where a collector would refuse it; it stands in each greeting, beside those of other ranks."""
+    for name, limit in (("run", MAX_RUN), ("node", MAX_NAME)):
+        told = getattr(start, name)
+        if not 0 < len(told) <= limit or "\0" in told:
+            raise ValueError(f"{name} {told[:40]!r} has {len(told)} characters, not 1 to {limit}, or a NUL among them")
+    if not max(start.rank, start.local_rank) < start.world_size <= MAX_WORLD_SIZE or start.attempt > MAX_ATTEMPT:
+        raise ValueError(
+            f"rank {start.rank} (local rank {start.local_rank}) of {start.world_size}, attempt {start.attempt}"
+        )
+
+
 def describe_op(epoch: int, number: int, op: Op) -> wire.OpDescriptor:
-    """Return the wire's form of a descriptor."""
+    """Return the wire's form of a descriptor; texts longer than a collector takes are cut, the key is of the whole."""
     return wire.OpDescriptor(
         epoch=epoch,
         op=number,
         op_key=op.key,
         kind=op.kind,
-        name=op.name,
-        module=op.module,
-        group=op.group,
+        name=op.name[:MAX_TEXT],
+        module=op.module[:MAX_TEXT],
+        group=op.group[:MAX_TEXT],
         members=op.members,
-        dtype=op.dtype,
+        dtype=op.dtype[:MAX_TEXT],
         size_class=op.size_class,
-        backend=op.backend,
+        backend=op.backend[:MAX_TEXT],
     )

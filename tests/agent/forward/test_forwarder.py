@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flightwatch.forward.backoff import Backoff
-from flightwatch.forward.forwarder import Forwarder, Patience, has_live_ring
+from flightwatch.forward.forwarder import Forwarder, HostSensors, Patience, has_live_ring
 from flightwatch.forward.link import Link
 from flightwatch.forward.outbox import Outbox
 from flightwatch.forward.roster import Roster
@@ -30,6 +30,11 @@ class _Impatient(random.Random):
 class _Sensors:
     def read(self) -> dict[tuple[str, str], float]:
         return {("", "cpu_busy_ratio"): 0.5}
+
+
+class _BrokenSensors:
+    def read(self) -> dict[tuple[str, str], float]:
+        raise ValueError("a kernel of another age")
 
 
 class Node:
@@ -53,8 +58,9 @@ class Node:
         patience: Patience = PATIENT,
         max_unacked_bytes: int = 16 << 20,
         spool_bytes: int = 1 << 30,
+        sensors: HostSensors | None = None,
     ) -> Forwarder:
-        roster = Roster()
+        roster = self.roster = Roster()
         self.link = Link(
             [address],
             forwarder="f",
@@ -69,7 +75,13 @@ class Node:
         self.outbox = Outbox(self.link, spool, roster, quarantine=str(self.folder / "quarantine"))
         self.link.start()
         self.latest = Forwarder(
-            str(self.folder), self.link, self.outbox, roster, node="node-0", sensors=_Sensors(), patience=patience
+            str(self.folder),
+            self.link,
+            self.outbox,
+            roster,
+            node="node-0",
+            sensors=sensors or _Sensors(),
+            patience=patience,
         )
         return self.latest
 
@@ -324,6 +336,79 @@ def test_refused_frame_is_quarantined_and_becomes_a_gap(node: Node, collector: S
     assert not ring.path.exists()
 
 
+def test_gap_and_end_of_a_refused_frame_are_said_though_its_ring_is_gone(
+    node: Node, collector: ScriptedCollector
+) -> None:
+    collector.refuses = {0}
+    ring = node.ring(7)
+    ring.put_many(0, 10)
+    ring.say_goodbye(10)
+
+    run(node.forwarder(collector.address))
+
+    gaps = [gap for frame in collector.frames for gap in frame.gaps]
+    assert [(gap.epoch, gap.reason, gap.first_record, gap.last_record) for gap in gaps] == [(7, "refused", 0, 9)]
+    assert ends_of(collector.frames) == [(7, "clean", 10)]
+
+
+def test_ring_stays_when_neither_collector_nor_spool_takes_it(node: Node) -> None:
+    away = ScriptedCollector()
+    away.stop()
+    ring = node.ring(7)
+    ring.put_many(0, 100)
+    ring.say_goodbye(100)
+    (node.folder / "spool").write_bytes(b"")  # no directory can be made here
+
+    run(node.forwarder(away.address, patience=AT_ONCE))
+
+    assert ring.path.exists()
+    (node.folder / "spool").unlink()
+    back = ScriptedCollector(port=away.port)
+    run(node.forwarder(back.address))
+    assert records_of(back.frames, 7) == list(range(100))
+    assert not [gap for frame in back.frames for gap in frame.gaps]
+    back.stop()
+
+
+def test_spool_file_knows_every_op_that_its_records_use(node: Node) -> None:
+    away = ScriptedCollector()
+    away.stop()
+    node.forwarder(away.address, max_unacked_bytes=1)
+    told = wire.Frame(starts=[wire.RankStart(epoch=7, run="r")], ops=[wire.OpDescriptor(epoch=7, op=1, op_key=1)])
+    node.roster.enter(told.starts, told.ops)
+    node.outbox.keep(wire.Frame(slices=[wire.Slice(epoch=7, records=bytes(32))]))  # its file stays open
+    new = wire.Frame(ops=[wire.OpDescriptor(epoch=7, op=2, op_key=2)])
+    node.roster.enter([], new.ops)
+    node.outbox.send(new, lambda: None)  # there is room: it goes to the collector
+
+    node.outbox.keep(wire.Frame(slices=[wire.Slice(epoch=7, first_record=1, records=bytes(32))]))
+
+    newest = max((node.folder / "spool").glob("*.spool"))
+    assert [op.op for frame in read_frames(str(newest)) for op in frame.ops] == [1, 2]
+
+
+def test_sensor_that_fails_does_not_end_the_forwarder(node: Node, collector: ScriptedCollector) -> None:
+    ring = node.ring(7)
+    ring.put_many(0, 10)
+    ring.say_goodbye(10)
+
+    run(node.forwarder(collector.address, sensors=_BrokenSensors()))
+
+    assert records_of(collector.frames, 7) == list(range(10))
+
+
+@pytest.mark.parametrize("every", ["ten", "0", "-1", str(1 << 32)])
+def test_malformed_sampling_command_is_passed_over(node: Node, collector: ScriptedCollector, every: str) -> None:
+    ring = node.ring(7, alive=True)
+    for command in ({"every": every}, {"every": "10"}):
+        collector.send_command(wire.Command(id="1", verb="set_sampling", arguments=command))
+
+    turn_until(
+        node.forwarder(collector.address),
+        lambda: ring.path.read_bytes()[0x2008:0x2010] == bytes([0, 0, 0, 0, 10, 0, 0, 0]),
+    )
+
+
 def test_file_that_is_no_ring_is_left_alone_and_harms_nobody(node: Node, collector: ScriptedCollector) -> None:
     ring = node.ring(7)
     ring.put_many(0, 10)
@@ -353,9 +438,16 @@ def test_damaged_name_table_costs_no_other_rank_anything(node: Node, collector: 
     assert bad.path.exists()
 
 
-def test_identity_that_a_collector_would_refuse_is_not_sent(node: Node, collector: ScriptedCollector) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [{"rank": 5}, {"local_rank": 1}, {"run": "r" * 201}, {"run": "a\0b"}, {"node": "n" * 254}, {"attempt": 1 << 31}],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_identity_that_a_collector_would_refuse_is_not_sent(
+    node: Node, collector: ScriptedCollector, wrong: dict[str, object]
+) -> None:
     good, bad = node.ring(7), node.ring(8)
-    bad.identify(run="run-1", node="node-0", rank=5, world_size=1)
+    bad.identify(**{"run": "run-1", "node": "node-0", "rank": 0, "world_size": 1, **wrong})
     for ring in (good, bad):
         ring.put_many(0, 10)
         ring.say_goodbye(10)
