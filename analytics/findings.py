@@ -12,6 +12,13 @@ WARNING = "warning"
 INFO = "info"
 
 
+def spoken(entity: str) -> str:
+    """Return an entity as people say it: "rank:0" is rank 0, and a node's name may say by itself that it is one."""
+    kind, _, name = entity.partition(":")
+    says_so = bool(name) and name.lower().startswith(kind)
+    return name if says_so else f"{kind} {name}".rstrip()
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where in the program: every part that is known."""

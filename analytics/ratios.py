@@ -1,4 +1,4 @@
-"""Ratios to peers: the one comparison that every detector and the heatmap share (design.md section 6, principle 1)."""
+"""Ratios to peers: the one comparison that every detector and the heatmap share."""
 
 from __future__ import annotations
 

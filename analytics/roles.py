@@ -1,4 +1,4 @@
-"""Roles: which ranks do the same work, so that their times may be compared (design.md section 6, principle 1)."""
+"""Roles: which ranks do the same work, so that their times may be compared."""
 
 from __future__ import annotations
 

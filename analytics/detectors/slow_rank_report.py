@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.detectors.suspects import Group, Suspect
-from analytics.findings import CRITICAL, WARNING, Cost, Evidence, Finding, Place
+from analytics.findings import CRITICAL, WARNING, Cost, Evidence, Finding, Place, spoken
 from analytics.own_work import COMPUTE, OwnWork
 from analytics.pipeline_replay import slowdown_of, wasted_accelerator_hours
 from analytics.robust import median_along
@@ -22,7 +22,7 @@ CRITICAL_SLOWDOWN = 1.10  # the job loses a tenth; source: "straggling job" of O
 FEW_PEERS_CONFIDENCE = {1: 0.7, 2: 0.85}  # with one peer "slow" and "the peer is fast" look alike
 MAX_CONFIDENCE = 0.99
 NEXT = {
-    "compute": "check clocks, temperature, power limit and neighbours of {what}; run a short GEMM on it beside "
+    "compute": "check clocks, temperature, power limit and neighbours of {what}; run a short GEMM test on it beside "
     "a peer, and replace it if the test is slow too",
     "input": "look at the input pipeline on {what}: its storage, its decoding workers and the CPUs they share",
     "memory": "check memory bandwidth and ECC counters of {what} and what else runs on its host",
@@ -51,9 +51,8 @@ def _finding(window: Window, work: OwnWork, group: Group, detector: str) -> Find
     first = _onset(work, group)
     slowdown = slowdown_of(window, _healing(work, group, first))
     wasted = wasted_accelerator_hours(window, slowdown, first)
-    what = (
-        group.entity.replace(":", " ") if len(ranks) == 1 else f"{group.entity.replace(':', ' ')} ({len(ranks)} ranks)"
-    )
+    culprit = spoken(group.entity)
+    what = culprit if len(ranks) == 1 else f"{culprit} ({len(ranks)} ranks)"
     slower = float(np.expm1(np.median([suspect.effect for suspect in group.suspects])))
     return Finding(
         id=f"slow_rank/{cause}/{group.entity}",
@@ -74,7 +73,7 @@ def _finding(window: Window, work: OwnWork, group: Group, detector: str) -> Find
         evidence=_evidence(window, work, group, lead, first),
         ruled_out=_ruled_out(window, work, group, lead),
         would_change_my_mind=_doubt(group, lead),
-        next=NEXT[cause].format(what=group.entity.replace(":", " ")),
+        next=NEXT[cause].format(what=culprit),
         detector=detector,
     )
 

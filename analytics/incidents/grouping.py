@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from analytics.findings import INFO, Finding
+from analytics.findings import INFO, Finding, spoken
 
 EVIDENCE_KEPT = 8
 MACHINES = ("rank", "node", "device", "nic", "link", "switch", "rail")
@@ -64,7 +64,7 @@ def _node_finding(node: str, size: int, group: list[Finding]) -> Finding:
         nodes=(node,),
         first_step=min(finding.first_step for finding in group),
         last_step=max(finding.last_step for finding in group),
-        summary=f"{len(ranks)} of {size} ranks of node {node} suffer alike; the worst: {worst.summary}",
+        summary=f"{len(ranks)} of {size} ranks of {spoken(f'node:{node}')} suffer alike; the worst: {worst.summary}",
         evidence=tuple(evidence[:EVIDENCE_KEPT]),
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from dash import dcc, html
 
+from analytics.findings import spoken
 from dashboard.figures import heatmap
 from dashboard.pages.attributes import attributes
 from dashboard.pages.parts import banner, card, graph, ratio_legend, state_chip
@@ -33,7 +34,7 @@ def incident_page(incident: IncidentRow, run_name: str) -> Any:
                 className="crumbs",
                 **attributes(aria_label="Breadcrumb"),
             ),
-            html.H1(f"Incident on {incident.entity.replace(':', ' ', 1)}"),
+            html.H1(f"Incident on {spoken(incident.entity)}"),
             html.Div(id="incident-body"),
             card(
                 "Compute time against peers, around the incident",
@@ -180,7 +181,11 @@ def _delivery_row(one: DeliveryRow) -> Any:
 
 def _nodes(nodes: Sequence[str]) -> str:
     shown = ", ".join(nodes[:3])
-    return f"node {shown}" if len(nodes) == 1 else f"nodes {shown}" + (f" and {len(nodes) - 3} more" * (len(nodes) > 3))
+    return (
+        spoken(f"node:{shown}")
+        if len(nodes) == 1
+        else f"nodes {shown}" + (f" and {len(nodes) - 3} more" * (len(nodes) > 3))
+    )
 
 
 def _one(text: Any) -> list[str]:
