@@ -32,7 +32,8 @@ def shell() -> Any:
                         className="brand",
                     ),
                     html.Nav(
-                        [dcc.Link("Runs", href="/ui/"), html.A("API", href="/openapi.json")], **attributes(aria_label="Main")
+                        [dcc.Link("Runs", href="/ui/"), html.A("API", href="/openapi.json")],
+                        **attributes(aria_label="Main"),
                     ),
                     html.Div(className="grow"),
                     html.Span(
