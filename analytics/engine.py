@@ -96,9 +96,11 @@ class Engine:
         self._monotonic = monotonic
         self._watched: dict[str, _Watched] = {}
         self._troubles = _Troubles()
+        self._is_stopping: Callable[[], bool] = lambda: False
 
     def run(self, stop: threading.Event, *, tick_seconds: float = TICK_SECONDS) -> None:
-        """Tick until `stop` is set."""
+        """Tick until `stop` is set; a tick ends early then, between two looks."""
+        self._is_stopping = stop.is_set
         while not stop.is_set():
             self.tick()
             stop.wait(tick_seconds)
@@ -114,7 +116,12 @@ class Engine:
         self._troubles.ends(RECORDS)
         for run_id in self._watched.keys() - {run.id for run in runs}:
             del self._watched[run_id]
-        return sum(self._contained(run.id, run.state, run.last_seen_at) for run in runs)
+        looks = 0
+        for run in runs:
+            if self._is_stopping():
+                break
+            looks += self._contained(run.id, run.state, run.last_seen_at)
+        return looks
 
     def _contained(self, run_id: str, state: str, last_seen_at: datetime) -> int:
         """Visit one run; what fails is told once and tried again at the next tick, and does not stop other runs."""
@@ -139,7 +146,7 @@ class Engine:
         watched = self._followed(run_id, last_seen_at, now)
         if watched is None or now < watched.rests_until or watched.visited_at - watched.heard_at > QUIET_SECONDS:
             return 0
-        looks = watched.watch.visit(now=now)
+        looks = watched.watch.visit(now=now, is_stopping=self._is_stopping)
         watched.visited_at = now
         watched.rests_until = self._monotonic() + REST_SHARE * (self._monotonic() - now)
         return looks
@@ -154,7 +161,9 @@ class Engine:
             now = self._monotonic()
             watched.signature = ()
             self._followed(run_id, watched.heard, now)
-            looks = watched.watch.visit(now=now)
+            looks = watched.watch.visit(now=now, is_stopping=self._is_stopping)
+            if self._is_stopping():
+                return looks  # the last look was not taken; the next process finds the run ended, and closes it
             watched.watch.end()
             del self._watched[run_id]
         return looks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -84,11 +84,12 @@ class RunWatch:
         before = old.started_unix_ns[np.searchsorted(old.topology.ranks, roster.topology.ranks[stayed])]
         return bool(2 * (roster.started_unix_ns[stayed] != before).sum() > len(roster.topology.ranks))
 
-    def visit(self, *, now: float) -> int:
+    def visit(self, *, now: float, is_stopping: Callable[[], bool] = lambda: False) -> int:
         """Look at what is new, and return how many looks that took.
 
         Args:
             now: monotonic seconds.
+            is_stopping: asked before each look, which may take seconds; what is left is looked at after the restart.
         """
         last_steps = self._last_steps()
         complete = self._progress.newest_complete(last_steps, self._roster.is_live, now=now)
@@ -96,6 +97,8 @@ class RunWatch:
             return 0
         looks = 0
         for first, last in self._spans(last_steps, complete, now):
+            if is_stopping():
+                break
             phases = self._tools.telemetry.step_phases(self._run_id, first_step=first, last_step=last)
             self._window.merge(phases)
             is_filled = self._filled >= first - 1

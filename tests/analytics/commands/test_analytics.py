@@ -47,12 +47,17 @@ def store_url(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def receiver() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield an address and the messages that it took, each id once: what is sent at least once may come twice."""
     messages: list[dict[str, Any]] = []
+    ids: set[str] = set()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            messages.append(Webhook(SECRET).verify(body, dict(self.headers.items())))
+            message = Webhook(SECRET).verify(body, dict(self.headers.items()))
+            if self.headers["webhook-id"] not in ids:
+                ids.add(self.headers["webhook-id"])
+                messages.append(message)
             self.send_response(204)
             self.end_headers()
 
@@ -64,6 +69,23 @@ def receiver() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     yield f"http://127.0.0.1:{server.server_port}/", messages
     server.shutdown()
     server.server_close()
+
+
+class Watcher:
+    """The verb as a process. It logs into a file, which cannot fill up as a pipe does."""
+
+    def __init__(self, log: Path, environment: dict[str, str], *arguments: str) -> None:
+        self.log = log
+        with log.open("w") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "flightwatch", "analytics", *arguments],
+                env={**os.environ, **environment},
+                stderr=file,
+            )
+
+    def ended(self, timeout: float) -> tuple[int, str]:
+        """Wait for its end, and return its exit code and what it logged."""
+        return self.process.wait(timeout), self.log.read_text()
 
 
 class Job:
@@ -138,14 +160,21 @@ class Job:
         with UnitOfWork(self.records, writing=True) as work:
             work.session.execute(update(Run).values(last_seen_at=datetime.now(UTC), last_step=steps[-1]))
 
-    def play_until(self, first: int, condition: Callable[[], Any], *, slow_rank: int | None = None) -> int:
+    def play_until(
+        self, first: int, condition: Callable[[], Any], watched_by: Watcher, *, slow_rank: int | None = None
+    ) -> int:
         """Play four steps at a time until the condition holds, and return the next step."""
         for step in range(first, first + 2000, 4):
             self.play(range(step, step + 4), slow_rank=slow_rank)
             if condition():
                 return step + 4
+            if watched_by.process.poll() is not None:
+                break
             time.sleep(0.3)
-        raise AssertionError("played in vain")
+        raise AssertionError(
+            f"played steps {first} to {step + 3} in vain; analytics (exit code {watched_by.process.poll()}) says:\n"
+            f"{watched_by.log.read_text()}"
+        )
 
     def incidents(self) -> list[Incident]:
         with UnitOfWork(self.records) as work:
@@ -154,15 +183,6 @@ class Job:
     def close(self) -> None:
         self.client.close()
         self.records.dispose()
-
-
-def start_analytics(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "flightwatch", "analytics", *arguments],
-        env={**os.environ, **environment},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def test_a_slow_rank_is_told_when_it_comes_and_when_it_goes_across_a_kill(
@@ -182,21 +202,21 @@ def test_a_slow_rank_is_told_when_it_comes_and_when_it_goes_across_a_kill(
     job = Job(settings)
     job.play(range(0, 60))
 
-    analytics = start_analytics(environment)
-    step = job.play_until(60, lambda: messages, slow_rank=2)
-    analytics.kill()  # no time to say goodbye
-    analytics.wait(10)
-    restarted = start_analytics(environment)
-    job.play_until(step, lambda: len(messages) == 2)
+    analytics = Watcher(tmp_path / "first.log", environment)
+    step = job.play_until(60, lambda: messages, analytics, slow_rank=2)
+    analytics.process.kill()  # no time to say goodbye
+    analytics.ended(10)
+    restarted = Watcher(tmp_path / "second.log", environment)
+    job.play_until(step, lambda: len(messages) == 2, restarted)
     with UnitOfWork(job.records) as work:
         states = list(work.session.scalars(select(Delivery.state)))
         revision = work.session.scalars(select(Run.revision)).one()
-    restarted.send_signal(signal.SIGTERM)
-    _, log = restarted.communicate(timeout=20)
+    restarted.process.send_signal(signal.SIGTERM)
+    code, log = restarted.ended(20)
     (incident,) = job.incidents()
     job.close()
 
-    assert restarted.returncode == 0, log
+    assert code == 0, log
     assert [message["type"] for message in messages] == ["incident.opened", "incident.resolved"]
     assert messages[0]["data"]["entity"] == "rank:2"
     assert messages[0]["data"]["url"] == f"http://fw:8460/ui/incidents/{incident.id}"
@@ -216,24 +236,22 @@ def test_a_store_that_does_not_come_is_exit_code_2_after_the_wait(tmp_path: Path
     migrate_records(records)
     records.dispose()
 
-    process = start_analytics(environment, "--wait", "0.1")
-    _, log = process.communicate(timeout=60)
+    code, log = Watcher(tmp_path / "log", environment, "--wait", "0.1").ended(60)
 
-    assert process.returncode == 2
+    assert code == 2
     assert log.splitlines()[-1].startswith("flightwatch: the telemetry store does not answer at http://127.0.0.1:9")
 
 
 def test_a_store_of_another_schema_is_exit_code_2_at_once(tmp_path: Path) -> None:
-    process = start_analytics({"FLIGHTWATCH_DATA": str(tmp_path)})
-    _, log = process.communicate(timeout=60)
+    code, log = Watcher(tmp_path / "log", {"FLIGHTWATCH_DATA": str(tmp_path)}).ended(60)
 
-    assert process.returncode == 2
+    assert code == 2
     assert "run `flightwatch migrate`" in log
 
 
 def test_a_webhook_without_a_secret_is_exit_code_2(tmp_path: Path) -> None:
-    process = start_analytics({"FLIGHTWATCH_DATA": str(tmp_path), "FLIGHTWATCH_WEBHOOK_URL": "http://127.0.0.1:9/"})
-    _, log = process.communicate(timeout=60)
+    environment = {"FLIGHTWATCH_DATA": str(tmp_path), "FLIGHTWATCH_WEBHOOK_URL": "http://127.0.0.1:9/"}
+    code, log = Watcher(tmp_path / "log", environment).ended(60)
 
-    assert process.returncode == 2
+    assert code == 2
     assert "FLIGHTWATCH_WEBHOOK_SECRET_FILE" in log

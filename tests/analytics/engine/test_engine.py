@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -248,3 +249,50 @@ def test_a_quiet_run_is_not_asked_for_again(job: Any) -> None:
     job.telemetry.is_away = False
     job.telemetry.advance_to(10)
     assert job.engine.tick() == 1
+
+
+class StopsTheEngine:
+    """A detector during whose first look on a step >= `at` the process is told to end."""
+
+    name = "stops/1"
+
+    def __init__(self, stop: threading.Event, at: int) -> None:
+        self.stop, self.at = stop, at
+        self.looks: list[int] = []
+
+    def detect(self, window: Window) -> list[Finding]:
+        self.looks.append(int(window.steps[-1]))
+        if self.looks[-1] >= self.at:
+            self.stop.set()
+        return []
+
+
+def test_told_to_stop_it_takes_no_further_look_however_many_are_due(job: Any) -> None:
+    detector = StopsTheEngine(threading.Event(), at=54)
+    job.engine = job.new_engine([detector])
+    job.telemetry.advance_to(50)
+    job.tick()
+
+    job.telemetry.advance_to(62)
+    job.engine.run(detector.stop, tick_seconds=0)
+
+    assert detector.looks == [50, 54]
+
+
+def test_told_to_stop_at_a_runs_end_it_leaves_the_rest_to_the_next_process(job: Any) -> None:
+    stop = threading.Event()
+    job.telemetry.slow[2] = range(0, 1000)
+    job.engine = job.new_engine([job.detector, StopsTheEngine(stop, at=54)])
+    for step in range(0, 51):
+        job.telemetry.advance_to(step)
+        job.tick()
+    job.telemetry.advance_to(62)
+    job.end()
+
+    job.engine.run(stop, tick_seconds=0)
+    open_after_stop = [incident.state for incident in job.incidents()]
+    job.engine = job.new_engine()
+    job.tick()
+
+    assert open_after_stop == ["firing"]
+    assert [incident.state for incident in job.incidents()] == ["resolved"]
