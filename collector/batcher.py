@@ -9,6 +9,7 @@ from typing import Protocol
 
 from collector.batch import Batch, join
 from collector.decode import DecodedFrame
+from collector.errors import MalformedBatchError, RefusedRowsError
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ class Sink(Protocol):
     """Where batches go. `write` blocks until all of the batch is on disk; a repeated write does no harm."""
 
     def write(self, batch: Batch) -> None:
-        """Write a batch, or raise and leave it to be written again."""
+        """Write a batch, or raise and leave it to be written again; RefusedRowsError: that would not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,9 @@ class _Waiting:
 
 class Batcher:
     """Holds what is not yet on disk, bounded, in memory. Nothing is dropped: a failed write is tried again, for ever.
+
+    Rows that a store refuses for what they hold are found by halving the batch; the frame that holds them is the only
+    one that is not saved, and its future raises MalformedBatchError.
 
     `run` is the one task that writes; `add` may be called from any number of streams.
     """
@@ -113,11 +117,26 @@ class Batcher:
         return taken
 
     async def _write(self, taken: list[_Waiting]) -> None:
+        try:
+            await self._write_until_taken(taken)
+        except RefusedRowsError as error:
+            if len(taken) > 1:
+                half = len(taken) // 2
+                await self._write(taken[:half])
+                await self._write(taken[half:])
+                return
+            logger.error("a frame of %s is refused: %s", taken[0].node, error)
+            if not taken[0].saved.done():
+                taken[0].saved.set_exception(MalformedBatchError("frame", str(error)))
+
+    async def _write_until_taken(self, taken: list[_Waiting]) -> None:
         batch = await asyncio.to_thread(join, [one.frame for one in taken], {one.node for one in taken})
         delay = FIRST_RETRY_SECONDS
         while True:
             try:
                 await asyncio.to_thread(self._sink.write, batch)
+            except RefusedRowsError:
+                raise
             except Exception as error:
                 # the loop's top: whatever the stores say, the rows stay here unacknowledged and are tried again
                 if str(error) != self.last_error:

@@ -6,6 +6,7 @@ FlightwatchError
 ├── DamagedFileError
 ├── SchemaMismatchError
 ├── MalformedBatchError
+├── RefusedRowsError
 └── StoreUnreachableError
 """
 
@@ -36,6 +37,10 @@ class MalformedBatchError(FlightwatchError):
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
         self.field = field
+
+
+class RefusedRowsError(FlightwatchError):
+    """A store answers, and refuses rows for what they hold: trying again cannot help."""
 
 
 class StoreUnreachableError(FlightwatchError):

@@ -29,6 +29,9 @@ MIN_WINDOW_MS = 500
 MAX_WINDOW_MS = 60_000
 MAX_STREAMS = 20_000  # 47 KB each: 1 GB
 MAX_UNACKED_FRAMES = 256  # of one stream
+# A client drops trailers above 8 KiB, each character may take 12 bytes there, and another status would have the frame
+# sent again for ever.
+MAX_DETAIL_CHARACTERS = 500
 REFUSED_FRAME_KEY = "flightwatch-frame"  # trailing metadata: the number of the frame that was refused
 
 _Unacked = tuple[wire.Ack, asyncio.Future[None]]
@@ -73,12 +76,12 @@ class TelemetryService:
             await asyncio.wait({reader, acker}, return_when=asyncio.FIRST_COMPLETED)
             if reader.done() and not reader.cancelled():
                 reader.result()
-            if reader.done():
+            if reader.done() and not acker.done():
                 await unacked.put(None)
             await acker
         except MalformedBatchError as error:
             logger.warning("refused a stream from %s: %s", context.peer(), error)
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:MAX_DETAIL_CHARACTERS])
         finally:
             self._readers.discard(reader)
             for task in (reader, acker):
@@ -111,7 +114,11 @@ class TelemetryService:
     async def _acknowledge(self, context: Any, unacked: asyncio.Queue[_Unacked | None]) -> None:
         while (waiting := await unacked.get()) is not None:
             ack, saved = waiting
-            await saved
+            try:
+                await saved
+            except MalformedBatchError:
+                context.set_trailing_metadata(((REFUSED_FRAME_KEY, str(ack.frame)),))
+                raise
             ack.answered_unix_ns = self._clock_ns()
             await context.write(wire.CollectorMessage(ack=ack).SerializeToString())
 

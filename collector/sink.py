@@ -6,13 +6,19 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from clickhouse_connect.driver.exceptions import ClickHouseError
+from sqlalchemy.exc import DataError
+
 from collector.batch import Batch
 from collector.decode import Columns
+from collector.errors import RefusedRowsError
 from collector.registry import Registry
 from flightwatch.wire import flightwatch_pb2 as wire
 
 TOUCH_SECONDS = 1.0
 MAX_REMEMBERED_NAMES = 1_000_000
+# ClickHouse's errors of values that cannot be read or do not fit (src/Common/ErrorCodes.cpp)
+CONTENT_CODES = frozenset({6, 27, 33, 38, 41, 69, 70, 72, 117, 128, 131, 321, 349, 407, 469})
 DATA_TABLES = ("ops", "cells", "metrics", "gaps")
 
 
@@ -38,7 +44,19 @@ class StoreSink:
         self._touched = -TOUCH_SECONDS
 
     def write(self, batch: Batch) -> None:
-        """Write all of a batch. If it raises, the whole batch is to be written again, which does no harm."""
+        """Write all of a batch. If it raises, the whole batch is to be written again, which does no harm.
+
+        Raises:
+            RefusedRowsError: a store answers, and will never take these rows.
+        """
+        try:
+            self._write(batch)
+        except Exception as error:
+            if _blames_the_rows(error):
+                raise RefusedRowsError(f"a store refuses its rows: {str(error).splitlines()[0]}") from error
+            raise
+
+    def _write(self, batch: Batch) -> None:
         self._registry.enter_starts(batch.starts)
         self._write_names(batch.names)
         for table in DATA_TABLES:
@@ -69,6 +87,13 @@ class StoreSink:
         self._registry.touch(self._last_steps, self._nodes)
         self._last_steps, self._nodes = {}, set()
         self._touched = self._clock()
+
+
+def _blames_the_rows(error: Exception) -> bool:
+    """Return whether a store's error is of what rows hold; in doubt it is not, and they are tried again."""
+    if isinstance(error, ClickHouseError):
+        return getattr(error, "code", None) in CONTENT_CODES
+    return isinstance(error, DataError | ValueError | OverflowError)
 
 
 def _name_columns(names: Mapping[tuple[str, int], wire.OpDescriptor]) -> Columns:

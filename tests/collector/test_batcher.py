@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from collector.batcher import Batcher
 from collector.decode import DecodedFrame, decode
 from collector.epochs import EpochBook
+from collector.errors import MalformedBatchError
 from wire_examples import EPOCH, START_UNIX_NS, FakeSink, a_frame
 
 
@@ -70,6 +71,20 @@ async def test_failed_write_is_tried_again_and_nothing_is_saved_meanwhile() -> N
         await asyncio.wait_for(saved, 20)
         assert batcher.last_error == ""
     assert len(sink.rows()) == 10
+
+
+async def test_frame_whose_rows_no_store_takes_costs_no_other_frame() -> None:
+    sink = FakeSink()
+    sink.refuses = {35}
+    async with running(sink, interval_seconds=0.1) as batcher:
+        saved = [await batcher.add(decoded(first), "n") for first in range(0, 70, 10)]
+
+        answers = await asyncio.wait_for(asyncio.gather(*saved, return_exceptions=True), 20)
+
+        later = await batcher.add(decoded(70), "n")
+        await asyncio.wait_for(later, 20)
+    assert [isinstance(answer, MalformedBatchError) for answer in answers] == [at == 3 for at in range(7)]
+    assert {record for _, record in sink.rows()} == set(range(80)) - set(range(30, 40))
 
 
 async def test_full_batcher_takes_nothing_until_something_is_written() -> None:

@@ -167,6 +167,38 @@ def test_malformed_message_ends_its_stream_naming_the_field_and_no_other(
     stream.close()
 
 
+def test_frame_that_a_store_refuses_ends_its_stream_and_no_other(
+    collector: RunningCollector, stream: RawStream, sink: FakeSink
+) -> None:
+    sink.refuses = {1}
+    other = RawStream(collector.address)
+    for one in (stream, other):
+        one.send(HELLO)
+        one.answer()
+
+    stream.send(framed(a_frame(9)))
+    other.send(framed(a_frame(4, first=100)))
+
+    assert other.answer().ack.frame == 4
+    code, details, metadata = stream.refusal()
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert details.startswith("frame: a store refuses its rows")
+    assert metadata["flightwatch-frame"] == "9"
+    other.close()
+
+
+def test_refusal_of_a_huge_field_still_arrives(stream: RawStream) -> None:
+    frame = a_frame(7)
+    frame.ops[0].kind = "\N{SNOWMAN}" * 200_000
+    stream.send(HELLO, framed(frame))
+
+    code, details, metadata = stream.refusal()
+
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert details.startswith("ops[0].kind")
+    assert metadata["flightwatch-frame"] == "7"
+
+
 def test_stream_without_hello_is_refused(stream: RawStream) -> None:
     stream.send(framed(a_frame(1)))
 

@@ -5,11 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError
 from sqlalchemy import Engine, select
+from sqlalchemy.exc import DataError
+from sqlalchemy.exc import OperationalError as LockedError
 
 from collector.batch import Batch, join
 from collector.decode import decode
 from collector.epochs import EpochBook
+from collector.errors import RefusedRowsError, StoreUnreachableError
 from collector.registry import Registry
 from collector.sink import StoreSink
 from collector.store.records import Base, Rank, Run
@@ -26,11 +30,12 @@ class FakeTelemetry:
         self.ranks_known: list[int] = []
         self.ends_known: list[str] = []
         self.fails_on = ""
+        self.error: Exception = OSError("away")
         self._engine = engine
 
     def insert(self, table: str, columns: Mapping[str, Any]) -> None:
         if table == self.fails_on:
-            raise OSError("away")
+            raise self.error
         with UnitOfWork(self._engine) as work:
             ranks = list(work.session.scalars(select(Rank)))
         self.ranks_known.append(len(ranks))
@@ -112,6 +117,28 @@ def test_names_are_written_again_if_their_insert_failed(sink: StoreSink, telemet
     sink.write(a_batch())
 
     assert telemetry.inserted == ["op_names", "ops"]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_of_the_rows"),
+    [
+        (DatabaseError("Code: 117. DB::Exception: no", code=117), True),
+        (DatabaseError("Code: 241. DB::Exception: memory", code=241), False),
+        (DatabaseError("no code"), False),
+        (DataError("INSERT", {}, ValueError("NUL")), True),
+        (LockedError("INSERT", {}, ValueError("database is locked")), False),
+        (OverflowError("too large"), True),
+        (StoreUnreachableError("away"), False),
+        (OSError("away"), False),
+    ],
+)
+def test_only_errors_of_what_rows_hold_refuse_them(
+    sink: StoreSink, telemetry: FakeTelemetry, error: Exception, is_of_the_rows: bool
+) -> None:
+    telemetry.fails_on, telemetry.error = "ops", error
+
+    with pytest.raises(RefusedRowsError if is_of_the_rows else type(error)):
+        sink.write(a_batch())
 
 
 def test_progress_is_entered_about_once_a_second(engine: Engine, sink: StoreSink, clock: FakeClock) -> None:

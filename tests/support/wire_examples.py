@@ -10,6 +10,7 @@ import numpy as np
 
 from collector.batch import Batch
 from collector.batcher import Batcher
+from collector.errors import RefusedRowsError
 from collector.server import CollectorServer
 from collector.service import TelemetryService
 from flightwatch._layout import CAPACITY, RECORD_DTYPE
@@ -66,6 +67,7 @@ class FakeSink:
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.broken = False
+        self.refuses: set[int] = set()  # record numbers for which a batch is refused
         self.failures = 0
         self.gate = threading.Event()
         self.gate.set()
@@ -75,6 +77,9 @@ class FakeSink:
         if self.broken:
             self.failures += 1
             raise OSError("the store is away")
+        ops = batch.tables.get("ops")
+        if ops is not None and self.refuses.intersection(ops["record"].tolist()):
+            raise RefusedRowsError("a store refuses its rows: scripted")
         self.batches.append(batch)
 
     def rows(self) -> list[tuple[int, int]]:

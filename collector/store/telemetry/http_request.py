@@ -36,6 +36,7 @@ SETTINGS = frozenset(
     {"max_threads", "max_execution_time", "max_memory_usage", "max_result_bytes", "max_result_rows"}
     | {"max_block_size", "max_insert_block_size", "result_overflow_mode", "optimize_on_insert", "session_timezone"}
     | {"cast_string_to_dynamic_use_inference", "extremes", "final", "limit", "offset", "async_insert"}
+    | {"max_partitions_per_insert_block"}
     | {"wait_for_async_insert", "insert_deduplicate", "do_not_merge_across_partitions_select_final"}
 )
 

@@ -53,6 +53,15 @@ def test_values_with_quotes_are_only_values(client: TelemetryClient, table: str)
     assert found["run"].to_pylist() == [nasty]
 
 
+def test_one_insert_may_touch_more_days_than_the_engine_allows_by_default(client: TelemetryClient) -> None:
+    table = "t" + uuid.uuid4().hex
+    client.command(f"CREATE TABLE {table} (day UInt32) ENGINE = MergeTree PARTITION BY day ORDER BY day")
+
+    client.insert(table, {"day": np.arange(150, dtype=np.uint32)})
+
+    assert client.query(f"SELECT count() AS n FROM {table}")["n"].to_pylist() == [150]
+
+
 def test_a_list_of_ten_thousand_ranks_can_be_bound(client: TelemetryClient) -> None:
     found = client.query("SELECT length({ranks:Array(UInt32)}) AS n", {"ranks": list(range(100_000, 110_000))})
 
