@@ -18,12 +18,9 @@ from collector.errors import MalformedBatchError
 from flightwatch._layout import RECORD_BYTES, RECORD_DTYPE
 from flightwatch._ops import KINDS
 from flightwatch.wire import flightwatch_pb2 as wire
+from flightwatch.wire.limits import MAX_ATTEMPT, MAX_NAME, MAX_RUN, MAX_TEXT, MAX_WORLD_SIZE
 
 PROTOCOL = 1
-MAX_NAME = 253  # a DNS name; also the width of nodes.name
-MAX_RUN = 200
-MAX_TEXT = 10_000
-MAX_WORLD_SIZE = 10_000_000
 DAY_NS = 86_400 * 10**9
 MAX_SPAN_NS = 31 * DAY_NS
 MAX_LIFE_NS = 3_660 * DAY_NS
@@ -59,6 +56,7 @@ def check_hello(hello: wire.Hello) -> None:
         raise MalformedBatchError("hello.protocol", f"{hello.protocol} is not spoken here, only {PROTOCOL}")
     if not 0 < len(hello.node) <= MAX_NAME:
         raise MalformedBatchError("hello.node", f"has {len(hello.node)} characters, not 1 to {MAX_NAME}")
+    _check_no_nul("hello.node", hello.node)
 
 
 def decode(frame: wire.Frame, book: EpochBook, *, now_ns: int) -> DecodedFrame:
@@ -117,13 +115,20 @@ def _check_start(field_path: str, start: wire.RankStart) -> None:
         ("world_size", 0 < start.world_size <= MAX_WORLD_SIZE, f"{start.world_size} is not in 1..{MAX_WORLD_SIZE}"),
         ("rank", start.rank < start.world_size, f"{start.rank} is not below world_size {start.world_size}"),
         ("local_rank", start.local_rank < start.world_size, f"{start.local_rank} is not below the world size"),
-        ("attempt", start.attempt < 1 << 31, f"{start.attempt} is too large"),
+        ("attempt", start.attempt <= MAX_ATTEMPT, f"{start.attempt} is too large"),
         ("start_unix_ns", EARLIEST_NS <= start.start_unix_ns < LATEST_NS, f"{start.start_unix_ns} is not a time"),
         ("start_monotonic_ns", 0 <= start.start_monotonic_ns < 1 << 62, f"{start.start_monotonic_ns} is not a time"),
     )
     for name, holds, problem in checks:
         if not holds:
             raise MalformedBatchError(f"{field_path}.{name}", problem)
+    for name in ("run", "node", "run_name", "framework"):
+        _check_no_nul(f"{field_path}.{name}", getattr(start, name))
+
+
+def _check_no_nul(field_path: str, text: str) -> None:
+    if "\0" in text:  # PostgreSQL has no text that holds one
+        raise MalformedBatchError(field_path, "holds a NUL")
 
 
 def _check_end(field_path: str, end: wire.RankEnd, book: EpochBook) -> None:
@@ -142,7 +147,7 @@ def _learn_ops(ops: Iterable[wire.OpDescriptor], book: EpochBook) -> dict[tuple[
         path = f"ops[{index}]"
         epoch = _known(path, op.epoch, book)
         if op.op > MAX_OP_ID:
-            raise MalformedBatchError(f"{path}.op", f"{op.op} has more than 24 bits")
+            raise MalformedBatchError(f"{path}.op", f"{op.op} is above {MAX_OP_ID}")
         if op.op_key == UNKNOWN:
             raise MalformedBatchError(f"{path}.op_key", "is 0")
         if op.kind not in KINDS:

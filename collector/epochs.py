@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from flightwatch._layout import MAX_OPS
 from flightwatch._ops import OTHER, Op
 from flightwatch.wire import flightwatch_pb2 as wire
 
 OTHER_KEY = Op(OTHER, OTHER).key
 UNKNOWN = 0  # no key is 0
-MAX_OP_ID = (1 << 24) - 1
+MAX_OP_ID = MAX_OPS  # of a ring; the record's 24 bits would make one descriptor cost a table of 128 MiB
 
 
 @dataclass(slots=True)
