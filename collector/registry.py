@@ -17,6 +17,7 @@ from flightwatch.wire import flightwatch_pb2 as wire
 
 MAX_RUN_NAME = 200  # runs.name
 MAX_FRAMEWORK = 100  # ranks.framework
+MAX_REMEMBERED_STARTS = 100_000  # 300 bytes each; forgetting one costs an update that changes nothing
 # Rows per statement, so that a run list of 10,000 ids stays below SQLite's limit on bound variables.
 LOOKUP_ROWS = 500
 
@@ -43,6 +44,8 @@ class Registry:
             upsert(work.session, Rank, [_rank_row(start) for start in fresh.values()], keep=("end",))
             for run in runs:
                 _settle_state(work.session, run, now)
+        if len(self._known) > MAX_REMEMBERED_STARTS:
+            self._known.clear()
         self._known.update({epoch: _fingerprint(start) for epoch, start in fresh.items()})
 
     def enter_ends(self, ends: Sequence[wire.RankEnd]) -> None:
@@ -99,15 +102,19 @@ def upsert(session: Session, mapped: type[Any], rows: Sequence[dict[str, Any]], 
 
 
 def _settle_state(session: Session, run_id: str, now: datetime) -> None:
-    """Set a run to running or ended: ended when no process of its newest attempt is without an end."""
+    """Set a run to running or ended: ended when no process of its newest attempt is without an end.
+
+    Its world size is that attempt's, too: the starts of an older one may come later, from a spool.
+    """
     newest = select(func.max(Rank.attempt)).where(Rank.run_id == run_id).scalar_subquery()
     alive = session.scalar(
         select(Rank.epoch).where(Rank.run_id == run_id, Rank.attempt == newest, Rank.ended_at.is_(None)).limit(1)
     )
     last_end = select(func.max(Rank.ended_at)).where(Rank.run_id == run_id, Rank.attempt == newest)
-    values: dict[str, Any] = {"state": RUNNING, "ended_at": None}
+    sizes = select(func.max(Rank.world_size)).where(Rank.run_id == run_id, Rank.attempt == newest)
+    values: dict[str, Any] = {"state": RUNNING, "ended_at": None, "world_size": session.scalar(sizes) or 0}
     if alive is None:
-        values = {"state": ENDED, "ended_at": session.scalar(last_end) or now}
+        values |= {"state": ENDED, "ended_at": session.scalar(last_end) or now}
     session.execute(update(Run).where(Run.id == run_id).values(**values).execution_options(synchronize_session=False))
 
 

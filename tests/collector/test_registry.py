@@ -80,6 +80,16 @@ def test_repeated_start_changes_nothing_but_what_it_says_anew(engine: Engine, re
     assert rank.coordinates == {"tp": 3}
 
 
+def test_world_size_is_that_of_the_newest_attempt_in_whatever_order_starts_come(
+    engine: Engine, registry: Registry
+) -> None:
+    registry.enter_starts([a_start(2, attempt=1, world_size=2)])
+
+    registry.enter_starts([a_start(1, attempt=0, world_size=4)])  # from a spool
+
+    assert the_run(engine).world_size == 2
+
+
 def test_run_ends_with_its_last_rank(engine: Engine, registry: Registry) -> None:
     registry.enter_starts([a_start(1, rank=0), a_start(2, rank=1)])
 
