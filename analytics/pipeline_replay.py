@@ -99,8 +99,10 @@ def replica_order(topology: Topology) -> NDArray[np.int64] | None:
     others = [values for name, values in sorted(topology.coordinates.items()) if name != "pp"]
     keys = np.stack(others, axis=1) if others else np.zeros((len(stage), 1), dtype=np.int64)
     replicas, replica = np.unique(keys, axis=0, return_inverse=True)
-    n_stages = len(np.unique(stage))
-    if len(replicas) * n_stages != len(stage) or len(np.unique(replica.reshape(-1) * n_stages + stage)) != len(stage):
+    stages, place = np.unique(stage, return_inverse=True)  # stages may be numbered with holes
+    n_stages = len(stages)
+    places = np.unique(replica.reshape(-1) * n_stages + place.reshape(-1))
+    if len(replicas) * n_stages != len(stage) or len(places) != len(stage):
         return None
     return np.lexsort((replica.reshape(-1), stage)).reshape(n_stages, -1).astype(np.int64)
 
