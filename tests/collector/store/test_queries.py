@@ -119,17 +119,49 @@ def test_a_step_done_again_after_a_restart_counts_as_done_last(job: Job) -> None
     assert columns(table, ["seconds", "n"]) == [(1.0, 1)]
 
 
-def test_progress_of_each_rank(job: Job) -> None:
-    for rank, last in ((0, 3), (1, 5)):
-        for step in range(2, last + 1):
+def test_newest_step_of_each_rank_within_a_window(job: Job) -> None:
+    for rank, last in ((0, 3), (1, 5), (2, 1)):
+        for step in range(last + 1):
             job.put(STEP, rank, step, 100, start_ns=START_NS + step)
+    job.put(STEP, 0, 9, 100, epoch=5, start_ns=START_NS - 1)  # of an earlier attempt
 
-    table = queries.rank_steps(job.client, job.run)
+    table = queries.newest_steps(job.client, job.run, first_step=2, since_ns=START_NS)
 
-    assert columns(table, ["rank", "first_step", "last_step", "newest_ns"]) == [
-        (0, 2, 3, START_NS + 103),
-        (1, 2, 5, START_NS + 105),
-    ]
+    assert columns(table, ["rank", "last_step"]) == [(0, 3), (1, 5)]
+
+
+def test_compute_seconds_are_those_of_blocks_in_finished_steps(job: Job) -> None:
+    for rank, step in ((0, 1), (1, 1), (1, 2)):
+        job.put(FORWARD, rank, step, 2_000_000_000)
+        job.put(FORWARD_TOO, rank, step, 1_000_000_000 * (rank + 1))
+        job.put(LOADER, rank, step, 9_000_000_000)
+        if step == 1:
+            job.put(STEP, rank, step, 20_000_000_000)
+
+    table = queries.compute_seconds(job.client, job.run, first_step=0, last_step=9)
+
+    assert sorted(columns(table, ["rank", "step", "seconds"])) == [(0, 1, 3.0), (1, 1, 4.0)]
+
+
+def test_compute_seconds_of_a_step_done_again_are_the_newest(job: Job) -> None:
+    for epoch, seconds in ((1, 4), (2, 3)):
+        job.put(FORWARD, 0, 7, seconds * 10**9, epoch=epoch, start_ns=START_NS + epoch * 60 * 10**9)
+        job.put(STEP, 0, 7, 5 * 10**9, epoch=epoch, start_ns=START_NS + epoch * 60 * 10**9)
+
+    table = queries.compute_seconds(job.client, job.run, first_step=7, last_step=7)
+
+    assert columns(table, ["rank", "step", "seconds"]) == [(0, 7, 3.0)]
+
+
+def test_metric_names_are_those_of_the_nodes_and_times_asked_for(job: Job) -> None:
+    node = "node-" + uuid.uuid4().hex
+    rows: dict[str, Any] = {"node": [node] * 3, "device": [""] * 3, "metric": ["b", "a", "late"], "value": np.zeros(3)}
+    times = np.array([START_NS, START_NS + 1, START_NS + 10], np.int64)
+    job.client.insert("metrics", {**rows, "time_ns": times})
+
+    names = queries.metric_names(job.client, nodes=[node], since_ns=START_NS, until_ns=START_NS + 10)
+
+    assert names == ["a", "b"]
 
 
 def test_step_seconds_are_those_of_numpy(job: Job) -> None:
@@ -207,31 +239,6 @@ def test_metric_series_keep_the_largest_of_each_bucket(job: Job) -> None:
     assert columns(table, ["time_ns", "value"]) == [(START_NS + at, at + 24.0) for at in (0, 25, 50, 75)]
 
 
-def test_open_cells_are_the_newest_of_each_thread(job: Job) -> None:
-    seen = [(0, 1, START_NS, FORWARD.key), (0, 1, START_NS + 5, ALL_REDUCE.key), (0, 2, START_NS + 1, 0)]
-    job.client.insert(
-        "cells",
-        {
-            "run": [job.run] * 3,
-            "rank": np.array([cell[0] for cell in seen], np.uint32),
-            "epoch": np.array([9] * 3, np.uint64),
-            "thread": np.array([cell[1] for cell in seen], np.uint64),
-            "seen_ns": np.array([cell[2] for cell in seen], np.int64),
-            "op": np.array([cell[3] for cell in seen], np.uint64),
-            "step": np.array([4] * 3, np.uint32),
-            "start_ns": np.array([START_NS - 1] * 3, np.int64),
-        },
-    )
-
-    table = queries.open_cells(job.client, job.run)
-
-    assert columns(table, ["rank", "thread", "seen_ns", "kind", "name", "step", "start_ns"]) == [
-        (0, 1, START_NS + 5, "collective", "all_reduce", 4, START_NS - 1),
-        (0, 2, START_NS + 1, "", "", 4, START_NS - 1),
-    ]
-    assert queries.open_cells(job.client, job.run, since_ns=START_NS + 6).num_rows == 0
-
-
 def test_records_are_counted_once_however_often_they_arrived(job: Job) -> None:
     for step in range(3):
         job.put(STEP, 0, step, 1)
@@ -252,49 +259,9 @@ def test_repeats_collapse_within_and_across_inserts(job: Job) -> None:
     assert columns(table, ["records"]) == [(1,)]
 
 
-def test_gaps_come_as_they_were_told(job: Job) -> None:
-    gap: dict[str, Any] = {
-        "run": [job.run],
-        "rank": np.array([3], np.uint32),
-        "epoch": np.array([2**63 + 1], np.uint64),
-        "reason": ["overrun"],
-        "first_record": np.array([10], np.uint64),
-        "last_record": np.array([19], np.uint64),
-        "count": np.array([10], np.uint64),
-        "seen_ns": np.array([START_NS], np.int64),
-    }
-    job.client.insert("gaps", gap)
-    job.client.insert("gaps", gap)
-
-    rows = queries.gaps(job.client, job.run).to_pylist()
-
-    assert rows == [{name: np.asarray(column).tolist()[0] for name, column in gap.items()}]
-
-
-def test_collectives_are_those_that_ended(job: Job) -> None:
-    job.put(ISSUE, 0, 3, 4096, seq=8)
-    job.put(ALL_REDUCE, 1, 3, 2_000_000_000, seq=8, start_ns=START_NS + 1)
-    job.put(ALL_REDUCE, 0, 3, 3_000_000_000, seq=8, start_ns=START_NS)
-
-    table = queries.collectives(job.client, job.run, first_step=0, last_step=9)
-
-    assert columns(table, ["rank", "step", "op", "seq", "seconds", "start_ns"]) == [
-        (0, 3, ALL_REDUCE.key, 8, 3.0, START_NS),
-        (1, 3, ALL_REDUCE.key, 8, 2.0, START_NS + 1),
-    ]
-
-
-def test_names_say_what_an_op_is(job: Job) -> None:
-    rows = queries.op_names(job.client, job.run).to_pylist()
-
-    found = next(row for row in rows if row["op"] == ALL_REDUCE.key)
-    assert (found["kind"], found["process_group"], found["members"]) == ("collective", "dp", [0, 1, 2])
-    assert len(rows) == len(OPS)
-
-
 def test_runs_do_not_see_each_other(job: Job) -> None:
     other = Job(job.client)
     other.put(STEP, 0, 0, 1)
 
-    assert queries.rank_steps(job.client, job.run).num_rows == 0
-    assert queries.rank_steps(job.client, other.run).num_rows == 1
+    assert queries.newest_steps(job.client, job.run, first_step=0, since_ns=0).num_rows == 0
+    assert queries.newest_steps(job.client, other.run, first_step=0, since_ns=0).num_rows == 1
