@@ -23,6 +23,7 @@ class Settings:
     records_url: str = ""
     collector: str = DEFAULT_COLLECTOR
     dashboard: str = DEFAULT_DASHBOARD
+    insecure_listen: bool = False
     public_url: str = ""
     webhook_url: str = ""
     webhook_secret: str = ""
@@ -40,6 +41,7 @@ class Settings:
             records_url=env.get("FLIGHTWATCH_RECORDS_URL", f"sqlite:///{data_dir / 'records.sqlite'}"),
             collector=env.get("FLIGHTWATCH_COLLECTOR", DEFAULT_COLLECTOR).split(",")[0],
             dashboard=dashboard,
+            insecure_listen=env.get("FLIGHTWATCH_INSECURE_LISTEN") == "1",
             public_url=env.get("FLIGHTWATCH_PUBLIC_URL", f"http://{dashboard}"),
             webhook_url=env.get("FLIGHTWATCH_WEBHOOK_URL", ""),
             webhook_secret=_read_secret(env.get("FLIGHTWATCH_WEBHOOK_SECRET_FILE", "")),

@@ -10,6 +10,7 @@ import resource
 import signal
 
 from collector.bootstrap import build_server
+from collector.listening import add_flag, is_allowed, refuse_open_address
 from collector.server import CollectorServer, check_port
 from collector.settings import Settings
 
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--listen", metavar="HOST:PORT", help="where to listen (default: FLIGHTWATCH_COLLECTOR, or 127.0.0.1:7460)"
     )
+    add_flag(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,6 +30,7 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = Settings.from_environment()
     listen = args.listen or settings.collector
+    refuse_open_address(listen, allowed=is_allowed(args, settings))
     check_port(listen)  # before waiting for the stores: the commonest mistake is told at once
     _raise_file_limit()
     asyncio.run(_serve(build_server(settings), listen))

@@ -14,6 +14,7 @@ from dataclasses import replace
 import uvicorn
 
 from collector.errors import PortInUseError, StoreUnreachableError
+from collector.listening import add_flag, is_allowed, refuse_open_address
 from collector.settings import Settings
 from collector.store.records.session import check_schema, open_engine
 from collector.store.telemetry.client import connect
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="where to serve (default: FLIGHTWATCH_DASHBOARD, or 127.0.0.1:8460)",
     )
+    add_flag(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if args.listen:
         settings = replace(settings, dashboard=args.listen)
     host, port = parse_address(settings.dashboard)
+    refuse_open_address(settings.dashboard, allowed=is_allowed(args, settings))
     listener = open_listener(host, port)
     try:
         wait_for(lambda: connect(settings.store_url).check_schema())

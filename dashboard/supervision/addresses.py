@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from collector.errors import PortInUseError
+from collector.listening import refuse_open_address
 from collector.settings import Settings
 from flightwatch.errors import FlightwatchError
 
@@ -37,13 +38,14 @@ class Addresses:
         """Return where the settings want the parts.
 
         Raises:
-            FlightwatchError: an address is not HOST:PORT.
+            FlightwatchError: an address is not HOST:PORT, or lets in whoever reaches it.
         """
         url = urlsplit(settings.store_url)
         own_store = url.hostname in LOOPBACK
         found = cls(url.netloc if own_store else "", settings.collector, settings.dashboard)
         for part, address in found.by_part().items():
             split_address(address, VARIABLES[part])
+            refuse_open_address(address, allowed=settings.insecure_listen)
         return found
 
     @classmethod
