@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from collector.settings import DEFAULT_COLLECTOR, Settings
+from collector.store.records.session import PRIVATE
 from dashboard.supervision.addresses import Addresses, split_address
 from dashboard.supervision.server_parts import Server
 from dashboard.supervision.stop_signals import StopSignals
@@ -69,7 +70,7 @@ def usable_directory(path: Path) -> Path:
         FlightwatchError: it cannot be made or written.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     except OSError as error:
         raise FlightwatchError(f"data directory {path} cannot be made: {error.strerror}") from error
     if not os.access(path, os.W_OK | os.X_OK):

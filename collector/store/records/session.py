@@ -21,6 +21,7 @@ from flightwatch.errors import FlightwatchError
 
 # A writer of ours holds the lock for milliseconds; ten seconds means that something hangs.
 SQLITE_BUSY_TIMEOUT_SECONDS = 10.0
+PRIVATE = 0o700  # a directory that we make: what a job does is its owner's to show
 _WRITING = "flightwatch_writing"
 
 
@@ -116,7 +117,7 @@ def _open_sqlite(url: URL) -> Engine:
     if url.database and url.database != ":memory:":
         folder = Path(url.database).expanduser().absolute().parent
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         except OSError as error:
             raise FlightwatchError(
                 f"the records store's directory {folder} cannot be made: {error.strerror}"

@@ -20,6 +20,7 @@ import chdb
 from collector.store.telemetry.statement import Statement
 from flightwatch.errors import FlightwatchError
 
+PRIVATE = 0o700  # a directory that we make: what a job does is its owner's to show
 MAX_QUERY_THREADS = 2
 MAX_QUERY_BYTES = 4 << 30
 MAX_QUERY_SECONDS = 60
@@ -67,7 +68,8 @@ class Engine:
         """
         self.path = path
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            for folder in (path.parent, path):  # a mode is of the last directory made alone
+                folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             self._lock = _lock(path.with_name(path.name + ".lock"))
         except OSError as error:
             raise FlightwatchError(f"the telemetry store {path} cannot be opened: {error.strerror}") from error

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import stat
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,12 @@ def test_commits_at_the_end_and_stays_readable(records_engine: Engine) -> None:
     with UnitOfWork(records_engine) as work:
         assert work.session.get(Node, "n1") is not None
     assert node.first_seen_at == NOON
+
+
+def test_directory_that_it_makes_is_its_owners(tmp_path: Path) -> None:
+    open_engine(f"sqlite:///{tmp_path / 'data' / 'records.sqlite'}")
+
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
 
 
 def test_rolls_back_when_its_block_raises(records_engine: Engine) -> None:

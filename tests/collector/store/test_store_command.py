@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import stat
 import threading
 from pathlib import Path
 
@@ -56,6 +57,7 @@ def test_stops_cleanly_and_keeps_its_data(tmp_path: Path) -> None:
 
     assert store.stop(signal.SIGTERM) == 0
 
+    assert stat.S_IMODE((tmp_path / "telemetry").stat().st_mode) == 0o700
     with store:
         assert _count(store.url, "kept") == 10
     assert list((tmp_path / "uploads").iterdir()) == []
