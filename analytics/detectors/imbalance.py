@@ -51,17 +51,18 @@ class Imbalance:
         if len(window.topology.ranks) < 2 or len(window.steps) < MIN_STEPS:
             return []
         cases = _cases(window)
-        if cases:
+        if cases:  # priced only now: a slow machine may hide what an imbalance costs, as well as look like one
             healed = without_slow_ranks(window)
             cases = cases if healed is window else _cases(healed)
+        cases = [case for case in cases if case.slowdown >= MIN_SLOWDOWN]
         return [_finding(window, cases[0], cases[1:], self.name)] if cases else []
 
 
 def _cases(window: Window) -> list[Case]:
-    """Return the imbalances that cost enough to be told, the costliest first."""
+    """Return the imbalances that show at all, the costliest first."""
     roles = roles_of(window.topology, window)
     found = [case for case in (sequence_length(window, roles), stage_partition(window)) if case is not None]
-    return sorted((case for case in found if case.slowdown >= MIN_SLOWDOWN), key=lambda case: -case.slowdown)
+    return sorted(found, key=lambda case: -case.slowdown)
 
 
 def without_slow_ranks(window: Window) -> Window:

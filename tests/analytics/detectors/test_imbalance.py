@@ -31,3 +31,12 @@ def test_a_slight_difference_between_stages_is_not_told() -> None:
 
 def test_a_single_rank_a_stage_cannot_be_told_from_a_slow_machine() -> None:
     assert Imbalance().detect(job(dp=1, pp=4, stages=(1.0, 1.0, 1.0, 1.6))) == []
+
+
+def test_a_slow_rank_does_not_hide_what_a_heavy_stage_costs() -> None:
+    # stage 1 of the slowest replica takes 1.45 times its time, so that it is as long a pole as the heavy stage
+    window = job(dp=8, pp=4, stages=(1.0, 1.0, 1.0, 1.5), slow={9: 1.45})
+
+    (finding,) = Imbalance().detect(window)
+
+    assert (finding.cause, finding.entity) == ("stage_partition", "stage:3")
