@@ -59,6 +59,7 @@ class Batcher:
         self._max_waiting_rows = max_waiting_rows
         self._waiting: list[_Waiting] = []
         self._waiting_rows = 0  # of the list and of the batch being written
+        self._listed_rows = 0  # of the list alone
         self._changed = asyncio.Condition()
         self._draining = False
         self.last_error = ""
@@ -70,6 +71,7 @@ class Batcher:
             await self._changed.wait_for(lambda: self._waiting_rows < self._max_waiting_rows)
             self._waiting.append(_Waiting(frame, node, saved))
             self._waiting_rows += max(frame.n_rows, 1)
+            self._listed_rows += frame.n_rows
             self._changed.notify_all()
         return saved
 
@@ -100,7 +102,7 @@ class Batcher:
         """Wait for more to come, for one interval or until a batch is full."""
 
         def is_full() -> bool:
-            return self._draining or sum(one.frame.n_rows for one in self._waiting) >= self._max_batch_rows
+            return self._draining or self._listed_rows >= self._max_batch_rows
 
         async with self._changed:
             try:
@@ -113,6 +115,7 @@ class Batcher:
         while count < len(self._waiting) and rows < self._max_batch_rows:
             rows += self._waiting[count].frame.n_rows
             count += 1
+        self._listed_rows -= rows
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         return taken
 
