@@ -45,7 +45,11 @@ class Guard:
         """Count one failure of `name`, say its cause once, and switch `name` off after FAILURES_BEFORE_OFF."""
         count = self.failures.get(name, 0) + 1
         self.failures[name] = count
-        self.say(f"{name}: {type(error).__name__}: {error}{_place(error)}")
+        try:
+            text = str(error)
+        except Exception:  # an object of the user's may raise anything, and then fail to say what
+            text = "it cannot say why"
+        self.say(f"{name}: {type(error).__name__}: {text}{_place(error)}")
         if count == FAILURES_BEFORE_OFF:
             self.off.add(name)
             self.say(f"{name}: switched off after {count} failures")
@@ -68,7 +72,7 @@ class Guard:
         with contextlib.suppress(OSError):  # a log that cannot be written is no reason to disturb anyone
             fd = os.open(self._log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                os.write(fd, line.encode())
+                os.write(fd, line.encode(errors="backslashreplace"))
             finally:
                 os.close(fd)
 

@@ -26,6 +26,27 @@ def test_whatever_our_code_raises_is_counted_and_swallowed(error: BaseException)
     assert guard.failures == {"hook": 2}
 
 
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize("error", [MuteError(), ValueError("/path/\udcff")])
+def test_an_error_that_cannot_be_written_down_is_swallowed_all_the_same(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_log_path", str(tmp_path / "agent.log"))
+    guard._said.clear()
+
+    @guarded("hook")
+    def fails() -> None:
+        raise error
+
+    fails()
+
+    assert type(error).__name__ in (tmp_path / "agent.log").read_text()
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_the_ways_to_end_pass(error: type[BaseException]) -> None:
     @guarded("hook")
