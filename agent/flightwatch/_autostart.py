@@ -55,15 +55,13 @@ class _AfterImport:
     """A finder that steps aside: it lets the others find torch, and has us called when its import is done."""
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != "torch":
-            return None
-        disarm()
-        return self._spec(name, path, target)
+        # stays armed: libraries ask whether there is a torch long before one of them imports it
+        return self._spec(name, path, target) if name == "torch" else None
 
     @guarded("import hook")
     def _spec(self, name: str, path: Any, target: ModuleType | None) -> ModuleSpec | None:
         for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
+            find = None if finder is self else getattr(finder, "find_spec", None)
             spec = None if find is None else find(name, path, target)
             if spec is not None and spec.loader is not None:
                 self._call_us_after(spec.loader)
@@ -72,10 +70,15 @@ class _AfterImport:
 
     def _call_us_after(self, loader: Any) -> None:
         original = loader.exec_module
+        others = vars(loader).get("exec_module")
 
         def exec_module(module: ModuleType) -> None:
-            del loader.exec_module
+            if others is None:
+                vars(loader).pop("exec_module", None)
+            else:
+                loader.exec_module = others
             original(module)
+            disarm()
             hook_torch()
 
         loader.exec_module = exec_module

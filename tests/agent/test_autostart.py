@@ -86,6 +86,18 @@ def test_the_import_hook_steps_aside_and_torch_is_whole(tmp_path: Path) -> None:
     assert found == "hooked 7\n0\n7 SourceFileLoader\n"
 
 
+def test_who_only_asks_whether_there_is_a_torch_does_not_use_up_the_hook(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("")
+    code = (
+        "import sys, importlib.util; from flightwatch import _autostart;"
+        "_autostart.hook_torch = lambda: print('hooked');"
+        "_autostart.arm(); print(importlib.util.find_spec('torch').name, importlib.util.find_spec('torch').name);"
+        f"import torch; {SHOW}"
+    )
+
+    assert run(code, path=[str(tmp_path), str(AGENT)], FLIGHTWATCH="1") == "torch torch\nhooked\n0\n"
+
+
 def test_an_import_of_torch_that_fails_fails_as_ever(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise OSError('no library')\n")
     code = (
