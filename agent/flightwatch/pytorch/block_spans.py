@@ -31,6 +31,7 @@ class _Open(threading.local):
     """Which block this thread is in."""
 
     forward: Block | None = None
+    inputs: tuple[Any, ...] = ()  # autograd nodes of the open forward's inputs
     backward: Block | None = None
     micro: int = 0  # of the open backward
     task: int = -1  # autograd's graph task of the open backward
@@ -58,10 +59,9 @@ class Block:
             return
         mine.forward = self
         if torch.is_grad_enabled():
-            after = functools.partial(self._end_backward)
-            for tensor in _tensors((args, kwargs)):
-                if tensor.grad_fn is not None:
-                    tensor.grad_fn.register_prehook(after)
+            mine.inputs = tuple(t.grad_fn for t in _tensors((args, kwargs)) if t.grad_fn is not None)
+            for node in mine.inputs:
+                node.register_prehook(self._end_backward)
         self._recorder.begin(self.forward_op)
 
     @guarded("forward hook")
@@ -71,6 +71,7 @@ class Block:
         if mine.forward is not self:
             return
         mine.forward = None
+        inputs, mine.inputs = mine.inputs, ()
         if output is None and sys.exc_info()[0] is not None:
             self._recorder.abandon(self.forward_op)
             return
@@ -78,8 +79,10 @@ class Block:
         if torch.is_grad_enabled():
             before = functools.partial(self._begin_backward, self._recorder.micro)
             for tensor in _tensors(output):
-                if tensor.grad_fn is not None:
-                    tensor.grad_fn.register_prehook(before)
+                node = tensor.grad_fn
+                # what a block hands through (an identity, a dropout of 0) has no backward there
+                if node is not None and not any(node is known for known in inputs):
+                    node.register_prehook(before)
 
     @guarded("backward hook")
     def _begin_backward(self, micro: int, _: Any) -> None:
@@ -193,17 +196,19 @@ class BlockSpans:
         self._recorder = session.recorder
         self._open = _Open()
         self._handles: list[Any] = []
-        self._watched: set[int] = set()
+        self._has_watched = False
 
     def watch(self, model: nn.Module) -> int:
         """Hook the blocks of `model`, wrapped or not; return how many are new."""
         root = unwrap(model)
-        blocks = [(name, module) for name, module in find_blocks(root) if id(module) not in self._watched]
-        prefix = f"{type(root).__name__}." if self._watched else ""
+        blocks = [(name, module) for name, module in find_blocks(root) if not _is_hooked(module)]
+        prefix = f"{type(root).__name__}." if self._has_watched else ""
         for name, module in blocks:
-            self._watched.add(id(module))
             self._hook(f"{prefix}{name}", module)
         if blocks:
+            self._has_watched = True
+            # of models that are gone; one process may train many, one after the other
+            self._handles = [handle for handle in self._handles if handle.hooks_dict_ref() is not None]
             self._handles.append(root.register_forward_pre_hook(_BeforeRoot(self._recorder)))
         return len(blocks)
 
@@ -218,7 +223,32 @@ class BlockSpans:
         """Take every hook off."""
         while self._handles:
             self._handles.pop().remove()
-        self._watched.clear()
+        self._has_watched = False
+
+
+def _is_hooked(module: nn.Module) -> bool:
+    """Return whether a block's hooks are on `module`; asked of itself, for the id of one that is gone is used again."""
+    return any(isinstance(hook, _BeforeBlock) for hook in module._forward_pre_hooks.values())
+
+
+def take_hooks(module: nn.Module) -> list[tuple[Any, int, Any]]:
+    """Take our hooks off `module` and all in it, and return what `put_hooks_back` needs."""
+    taken = []
+    for inner in module.modules():
+        for hooks in (inner._forward_pre_hooks, inner._forward_hooks):
+            ours = [(hooks, key, hook) for key, hook in hooks.items() if isinstance(hook, _Hook)]
+            for _, key, _ in ours:
+                del hooks[key]
+            taken += ours
+    return taken
+
+
+def put_hooks_back(taken: list[tuple[Any, int, Any]]) -> None:
+    """Undo `take_hooks`; what runs after a forward comes first again."""
+    for hooks, key, hook in taken:
+        hooks[key] = hook
+        if isinstance(hook, _AfterBlock):
+            hooks.move_to_end(key, last=False)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -13,6 +13,7 @@ from flightwatch._recorder import Recorder
 from flightwatch.pytorch.patches import Patches
 
 _MAX_WAITING = 1024  # numbers noted in one step
+_HOOKED = ("loss", "grad_norm", "learning_rate")
 
 
 class Samples:
@@ -40,7 +41,8 @@ class Samples:
 
     def tell(self, recorder: Recorder, name: str, value: Any) -> None:
         """Record a number that the user's code gives; a tensor on a device is skipped: reading it would wait."""
-        self._told.add(name)
+        if name in _HOOKED:
+            self._told.add(name)
         number = _read(name, value)
         if number is not None:
             recorder.sample(name, number, aux=recorder.micro)
@@ -98,7 +100,7 @@ class Samples:
 
 
 def _read(name: str, value: Any) -> float | None:
-    """Return the number in `value`, or None for a tensor that is not on the CPU or holds more than one."""
+    """Return the number in `value`, or None where it is none, or a tensor not on the CPU or of more than one number."""
     if isinstance(value, torch.Tensor):
         if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter:
             guard.say(f"{name}: a {type(value).__name__} is not read")
@@ -106,5 +108,9 @@ def _read(name: str, value: Any) -> float | None:
         if value.device.type != "cpu" or value.numel() != 1:
             guard.say(f"{name}: a tensor of {value.numel()} numbers on {value.device.type} is not read")
             return None
-        return float(value.detach().item())
-    return float(value)
+        value = value.detach().item()
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):  # said, not failed: failures would switch off the good numbers, too
+        guard.say(f"{name}: a {type(value).__name__} is no number")
+        return None

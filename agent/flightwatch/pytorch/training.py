@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +20,7 @@ from flightwatch.pytorch.block_spans import BlockSpans
 from flightwatch.pytorch.loaders import Loaders
 from flightwatch.pytorch.patches import Patches
 from flightwatch.pytorch.samples import Samples
+from flightwatch.pytorch.scripting import Scripting
 from flightwatch.pytorch.steps import Steps
 
 
@@ -30,10 +32,12 @@ class Training:
         self.steps: Steps | None = None
         self.spans: BlockSpans | None = None
         self._loaders = Loaders()
+        self._scripting = Scripting()
         self._collectives: Any = None
         self._patches = Patches()
         self._is_installed = False
         self._optimizer_is_told = False
+        self._roots: list[weakref.ref[nn.Module]] = []  # found, and alive for all we know
 
     def install(self) -> None:
         """Hook loaders, collectives, and the making of optimizers."""
@@ -44,6 +48,8 @@ class Training:
             self._loaders.install()
         with contained("install sample hooks"):
             self.samples.install()
+        with contained("install scripting hooks"):
+            self._scripting.install()
         with contained("install collective hooks"):
             self._install_collectives()
         with contained("install optimizer hooks"):
@@ -62,7 +68,7 @@ class Training:
 
     def remove(self) -> None:
         """Unload everything; nothing of ours is on anyone's path afterwards."""
-        parts = [self._loaders, self.samples, self._collectives, self.steps, self.spans]
+        parts = [self._loaders, self.samples, self._scripting, self._collectives, self.steps, self.spans]
         for part in parts:
             if part is not None:
                 with contained("unload"):
@@ -100,9 +106,11 @@ class Training:
             guard.say(f"waits for a {type(loader).__name__} are not seen: it is no torch DataLoader")
 
     def _sink(self) -> Recorder | None:
-        if not _session.is_over():
+        recorder = _session.recorder()
+        if recorder is None and not _session.is_over():
             self.attach()
-        return _session.recorder()
+            recorder = _session.recorder()
+        return recorder
 
     def _followed_by(self, original: Any, note: Any) -> Any:
         @functools.wraps(original)
@@ -122,16 +130,26 @@ class Training:
     def _note_optimizer(self, optimizer: Any) -> None:
         if _session.is_over():
             return
-        roots = find_models(parameter for group in optimizer.param_groups for parameter in group["params"])
-        if not roots:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        is_known = self._knows(parameters)
+        roots = [] if is_known else find_models(parameters)
+        if not roots and not is_known:
             guard.say(f"no model holds the parameters of {type(optimizer).__name__}")
             return
         if not self.attach() or self.steps is None or self.spans is None:
             return
         for root in roots:
             self.spans.watch(root)
+        self._roots += [weakref.ref(root) for root in roots]
         if not self._optimizer_is_told:
             self.steps.follow(optimizer)
+
+    def _knows(self, parameters: Iterable[Any]) -> bool:
+        """Return whether models found earlier hold all of `parameters`: some make an optimizer for each of them."""
+        self._roots = [reference for reference in self._roots if reference() is not None]
+        roots = [root for root in (reference() for reference in self._roots) if root is not None]
+        held = {id(parameter) for root in roots for parameter in root.parameters()}
+        return all(id(parameter) in held for parameter in parameters)
 
 
 def find_models(parameters: Iterable[Any]) -> list[nn.Module]:
@@ -139,12 +157,18 @@ def find_models(parameters: Iterable[Any]) -> list[nn.Module]:
 
     Cost: one pass over the collector's objects, about 0.1 s, once per optimizer made.
     """
-    wanted = {id(parameter) for parameter in parameters}
+    places = {id(parameter): place for place, parameter in enumerate(parameters)}
     # by type(), not isinstance(), which may run a lazy object's code
     modules = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module) and "_modules" in vars(thing)]
     inner = {id(child) for module in modules for child in module._modules.values() if child is not None}
     outermost = [module for module in modules if id(module) not in inner]
-    return [module for module in outermost if any(id(p) in wanted for p in module.parameters())]
+    first = {
+        id(module): min((places.get(id(p), len(places)) for p in module.parameters()), default=len(places))
+        for module in outermost
+    }
+    # in the optimizer's order, which is the same in all ranks; the collector's is not
+    found = [module for module in outermost if first[id(module)] < len(places)]
+    return sorted(found, key=lambda module: first[id(module)])
 
 
 training = Training()
