@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analytics.detectors.slow_rank import MIN_STEPS
+from analytics.detectors.slow_rank import MIN_STEPS, undecided_ranks
 from analytics.own_work import COMPUTE
 from analytics.roles import roles_of
 from analytics.window import Window
@@ -26,6 +26,10 @@ def insufficient_evidence(window: Window) -> tuple[str, ...]:
     alone = seen & (np.bincount(roles[seen], minlength=int(roles.max(initial=0)) + 1)[roles] < 2)
     if alone.any():
         reasons.append(f"{_names(ranks[alone])} had no peer of the same role to be compared with")
+    halves = undecided_ranks(window)
+    if halves:
+        names = _names(np.array(sorted(halves)))
+        reasons.append(f"{names} differ from as many peers of the same role: which of both are at fault cannot be told")
     return tuple(reasons)
 
 

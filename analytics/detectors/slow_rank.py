@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.detectors import slow_rank_report as report
-from analytics.detectors.suspects import Suspect, cluster_levels, grouped
+from analytics.detectors.suspects import Suspect, cluster_levels, grouped, undecided
 from analytics.findings import Finding
 from analytics.own_work import COMPUTE, OWN_PHASES, OwnWork, own_work_of
 from analytics.robust import MEDIAN_TO_MEAN_SE, correlated_steps, false_discovery, median_along, sigma_along
@@ -68,12 +68,27 @@ class SlowRank:
 
     def detect(self, window: Window) -> list[Finding]:
         """Return one finding per slow node or rank, the costliest first."""
-        is_timed = any(phase in window.seconds for phase in OWN_PHASES)
-        if len(window.topology.ranks) < 2 or len(window.steps) < MIN_STEPS or not is_timed:
+        if not _can_be_judged(window):
             return []
         roles = roles_of(window.topology, window)
         work, suspects = _search(window, roles)
         return report.findings_of(window, work, grouped(window, roles, suspects), self.name)
+
+
+def undecided_ranks(window: Window) -> tuple[int, ...]:
+    """Return ranks that are slower than the others of their role, but too many of it for anyone to say who is at
+    fault.
+    """
+    if not _can_be_judged(window):
+        return ()
+    roles = roles_of(window.topology, window)
+    _, suspects = _search(window, roles)
+    return tuple(int(window.topology.ranks[suspect.index]) for suspect in undecided(window, roles, suspects))
+
+
+def _can_be_judged(window: Window) -> bool:
+    is_timed = any(phase in window.seconds for phase in OWN_PHASES)
+    return len(window.topology.ranks) >= 2 and len(window.steps) >= MIN_STEPS and is_timed
 
 
 def _search(window: Window, roles: NDArray[np.int64]) -> tuple[OwnWork, list[Suspect]]:

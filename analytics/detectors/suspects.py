@@ -97,6 +97,12 @@ def grouped(window: Window, roles: NDArray[np.int64], suspects: list[Suspect]) -
     return sorted(groups, key=lambda group: -max(suspect.effect for suspect in group.suspects))
 
 
+def undecided(window: Window, roles: NDArray[np.int64], suspects: list[Suspect]) -> list[Suspect]:
+    """Return the suspects that are dropped because as many ranks of their role are slow alike as are not."""
+    named = {suspect.index for suspect in _distinct(window, roles, suspects)}
+    return [suspect for suspect in suspects if suspect.index not in named]
+
+
 def _distinct(window: Window, roles: NDArray[np.int64], suspects: list[Suspect]) -> list[Suspect]:
     """Return the suspects of roles in which the healthy outnumber every group of ranks that are slow alike.
 

@@ -150,3 +150,11 @@ def test_a_folder_is_one_report_on_its_recordings(tmp_path: Path, capsys: pytest
     assert text.startswith("CRITICAL slow_rank (compute): first: rank 2 takes")
     assert "Insufficient evidence: second: ranks 0, 1, 2, 3 had no peer" in text
     assert "meta-first.yaml: unknown file kind" in text
+
+
+def test_equal_halves_are_told_and_neither_is_picked(diagnose: Any) -> None:
+    verdict = diagnose(columns(dp=4, pp=1, slow={1: 1.3, 2: 1.3}))
+
+    assert (verdict.code, verdict.findings) == (0, [])
+    (reason,) = verdict.coverage["insufficient_evidence"]
+    assert reason.startswith("ranks 1, 2 differ from as many peers of the same role")
