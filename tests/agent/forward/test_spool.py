@@ -130,7 +130,7 @@ def test_ends_and_gaps_of_a_dropped_file_are_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("room_bytes", [3, 20])  # in mid of the magic, and of the greeting
 def test_file_whose_beginning_did_not_fit_is_not_continued(tmp_path: Path, room_bytes: int) -> None:
     spool = Spool(str(tmp_path / "spool"), greeting)
-    with file_size_limit(room_bytes), pytest.raises(OSError, match="full|large"):
+    with file_size_limit(room_bytes), pytest.raises(OSError, match=r"full|large"):
         spool.write(a_frame(0))
     assert spool.is_empty()
     assert list((tmp_path / "spool").iterdir()) == []
