@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from urllib.parse import quote
 
+from analytics.rank_spans import rank_spans, span_text
+
 RUNS_PATH = "/ui/"
 
 
@@ -35,13 +37,7 @@ def duration(seconds: float) -> str:
 
 def rank_span(ranks: Sequence[int], *, most: int = 6) -> str:
     """Return ascending ranks as spans: "72-79, 96"."""
-    spans: list[list[int]] = []
-    for rank in sorted(ranks):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    parts = [str(low) if low == high else f"{low}-{high}" for low, high in spans]
+    parts = [span_text(span) for span in rank_spans(ranks)]
     return ", ".join(parts[:most]) + (f" and {len(parts) - most} more spans" if len(parts) > most else "")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from analytics.rank_spans import rank_spans, span_text
+
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
@@ -28,12 +30,7 @@ def age_text(then: datetime, now: datetime) -> str:
 
 def ranks_text(ranks: Sequence[int], *, most: int = 8) -> str:
     """Return ranks with neighbours folded, "0-7,9"; beyond `most` spans their number instead of the rest."""
-    spans: list[list[int]] = []
-    for rank in sorted(ranks):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    told = [str(first) if first == last else f"{first}-{last}" for first, last in spans[:most]]
+    spans = rank_spans(ranks)
+    told = [span_text(span) for span in spans[:most]]
     rest = sum(last - first + 1 for first, last in spans[most:])
     return ",".join(told) + (f" and {rest} more" if rest else "")
