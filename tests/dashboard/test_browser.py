@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,24 +21,8 @@ from server_fixture import Server
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-sync_api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-SLOW_MACHINE_MS = 60_000
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (Debian: apt install chromium)"),
-]
+chromium = pytest.importorskip("chromium", reason="needs playwright")
+pytestmark = chromium.MARKS
 
 
 class Scene:
@@ -89,16 +72,14 @@ def scene(server: Server) -> Scene:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with chromium.launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     page = browser.new_page(viewport={"width": 1560, "height": 1000})
-    page.set_default_timeout(SLOW_MACHINE_MS)
+    page.set_default_timeout(chromium.SLOW_MACHINE_MS)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
@@ -161,7 +142,7 @@ def test_without_a_websocket_the_page_still_follows(browser: Browser, scene: Sce
     # as behind a proxy that knows no websockets, for which Dash's worker would otherwise connect
     context.add_init_script("delete window.SharedWorker")
     page = context.new_page()
-    page.set_default_timeout(SLOW_MACHINE_MS)
+    page.set_default_timeout(chromium.SLOW_MACHINE_MS)
     page.goto(f"{scene.url}/ui/runs/demo")
     page.wait_for_selector("#link-state:has-text('every 5 s')")
 
