@@ -47,8 +47,8 @@ def ratio(value: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return `text` with a capital at its start."""
-    return text[:1].upper() + text[1:]
+    """Return `text` with a capital at its start; a name like "node-002" stays as it is."""
+    return text[:1].upper() + text[1:] if text.split(" ", 1)[0].isalpha() else text
 
 
 def words(name: str) -> str:

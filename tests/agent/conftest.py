@@ -23,12 +23,13 @@ def fresh_process(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """As if nothing of the agent had run in this process yet; everything is unloaded afterwards."""
     training_module = pytest.importorskip("flightwatch.pytorch.training")
     monkeypatch.setattr(_session, "_process", _session._Process())
-    monkeypatch.setattr(training_module, "training", training_module.Training())
+    training = training_module.Training()
+    monkeypatch.setattr(training_module, "training", training)
     _guard.guard.failures.clear()
     _guard.guard.off.clear()
     _guard.guard._said.clear()
     yield directory
     _session.close()
-    training_module.training.remove()
+    training.remove()  # this one, and again: a test may have undone its patches, or made an earlier try fail
     _guard.guard.off.clear()
     _guard.guard._log_path = None

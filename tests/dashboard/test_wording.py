@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.wording import duration, incident_path, rank_span, ratio, run_path
+from dashboard.wording import duration, incident_path, rank_span, ratio, run_path, sentence
 
 
 def test_ranks_are_told_as_spans() -> None:
@@ -25,3 +25,9 @@ def test_an_unknown_ratio_is_a_dash() -> None:
 def test_names_with_slashes_and_blanks_stay_one_part_of_the_address() -> None:
     assert run_path("team/exp 7?") == "/ui/runs/team%2Fexp%207%3F"
     assert incident_path("01A") == "/ui/incidents/01A"
+
+
+def test_a_sentence_begins_with_a_capital_but_a_nodes_name_is_left_alone() -> None:
+    assert sentence("rank 2 takes longer") == "Rank 2 takes longer"
+    assert sentence("node-002 (8 ranks) takes longer") == "node-002 (8 ranks) takes longer"
+    assert sentence("") == ""
