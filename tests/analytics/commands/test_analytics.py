@@ -88,6 +88,21 @@ class Watcher:
         return self.process.wait(timeout), self.log.read_text()
 
 
+@pytest.fixture
+def watch() -> Iterator[Callable[..., Watcher]]:
+    """Start watchers; none outlives its test, however that ends."""
+    started: list[Watcher] = []
+
+    def start(log: Path, environment: dict[str, str], *arguments: str) -> Watcher:
+        started.append(Watcher(log, environment, *arguments))
+        return started[-1]
+
+    yield start
+    for watcher in started:
+        watcher.process.kill()
+        watcher.process.wait(10)
+
+
 class Job:
     """Writes into both stores what a collector would."""
 
@@ -186,7 +201,10 @@ class Job:
 
 
 def test_a_slow_rank_is_told_when_it_comes_and_when_it_goes_across_a_kill(
-    tmp_path: Path, store_url: str, receiver: tuple[str, list[dict[str, Any]]]
+    tmp_path: Path,
+    store_url: str,
+    receiver: tuple[str, list[dict[str, Any]]],
+    watch: Callable[..., Watcher],
 ) -> None:
     hook, messages = receiver
     (tmp_path / "secret").write_text(SECRET + "\n")
@@ -202,11 +220,11 @@ def test_a_slow_rank_is_told_when_it_comes_and_when_it_goes_across_a_kill(
     job = Job(settings)
     job.play(range(0, 60))
 
-    analytics = Watcher(tmp_path / "first.log", environment)
+    analytics = watch(tmp_path / "first.log", environment)
     step = job.play_until(60, lambda: messages, analytics, slow_rank=2)
     analytics.process.kill()  # no time to say goodbye
     analytics.ended(10)
-    restarted = Watcher(tmp_path / "second.log", environment)
+    restarted = watch(tmp_path / "second.log", environment)
     job.play_until(step, lambda: len(messages) == 2, restarted)
     with UnitOfWork(job.records) as work:
         states = list(work.session.scalars(select(Delivery.state)))
@@ -230,28 +248,30 @@ def test_a_slow_rank_is_told_when_it_comes_and_when_it_goes_across_a_kill(
     assert revision > 2
 
 
-def test_a_store_that_does_not_come_is_exit_code_2_after_the_wait(tmp_path: Path) -> None:
+def test_a_store_that_does_not_come_is_exit_code_2_after_the_wait(
+    tmp_path: Path, watch: Callable[..., Watcher]
+) -> None:
     environment = {"FLIGHTWATCH_DATA": str(tmp_path), "FLIGHTWATCH_STORE_URL": "http://127.0.0.1:9"}
     records = open_engine(f"sqlite:///{tmp_path / 'records.sqlite'}")
     migrate_records(records)
     records.dispose()
 
-    code, log = Watcher(tmp_path / "log", environment, "--wait", "0.1").ended(60)
+    code, log = watch(tmp_path / "log", environment, "--wait", "0.1").ended(60)
 
     assert code == 2
     assert log.splitlines()[-1].startswith("flightwatch: the telemetry store does not answer at http://127.0.0.1:9")
 
 
-def test_a_store_of_another_schema_is_exit_code_2_at_once(tmp_path: Path) -> None:
-    code, log = Watcher(tmp_path / "log", {"FLIGHTWATCH_DATA": str(tmp_path)}).ended(60)
+def test_a_store_of_another_schema_is_exit_code_2_at_once(tmp_path: Path, watch: Callable[..., Watcher]) -> None:
+    code, log = watch(tmp_path / "log", {"FLIGHTWATCH_DATA": str(tmp_path)}).ended(60)
 
     assert code == 2
     assert "run `flightwatch migrate`" in log
 
 
-def test_a_webhook_without_a_secret_is_exit_code_2(tmp_path: Path) -> None:
+def test_a_webhook_without_a_secret_is_exit_code_2(tmp_path: Path, watch: Callable[..., Watcher]) -> None:
     environment = {"FLIGHTWATCH_DATA": str(tmp_path), "FLIGHTWATCH_WEBHOOK_URL": "http://127.0.0.1:9/"}
-    code, log = Watcher(tmp_path / "log", environment).ended(60)
+    code, log = watch(tmp_path / "log", environment).ended(60)
 
     assert code == 2
     assert "FLIGHTWATCH_WEBHOOK_SECRET_FILE" in log
