@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collector.store.telemetry import queries
 from collector.store.telemetry.client import connect
-
-COUNT_SQL = """
-    SELECT sum(rows) AS rows, sum(numbers) AS numbers FROM (
-        SELECT count() AS rows, uniqExact(record) AS numbers FROM ops FINAL WHERE run = {run:String} GROUP BY epoch)
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +20,7 @@ def count_stored(store_url: str, run: str) -> Stored:
     """Return what the store has of a run."""
     client = connect(store_url)
     try:
-        row = client.query(COUNT_SQL, {"run": run}).to_pylist()[0]
+        row = queries.record_totals(client, run).to_pylist()[0]
     finally:
         client.close()
     return Stored(rows=int(row["rows"] or 0), numbers=int(row["numbers"] or 0))

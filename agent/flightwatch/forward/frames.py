@@ -96,15 +96,6 @@ class FrameBuilder:
         self._bytes = 0
 
 
-def slice_frames(
-    epoch: int, first_record: int, records: bytes | memoryview, *, limit_bytes: int = MAX_FRAME_BYTES
-) -> list[wire.Frame]:
-    """Return frames that carry consecutive records of one epoch and nothing else."""
-    builder = FrameBuilder(limit_bytes)
-    builder.add_slice(epoch, first_record, records)
-    return builder.take()
-
-
 def greeting_frames(starts: Iterable[wire.RankStart], ops: Iterable[wire.OpDescriptor]) -> list[wire.Frame]:
     """Return the frames that open a stream: every process known, then every op."""
     builder = FrameBuilder()

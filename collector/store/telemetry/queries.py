@@ -194,6 +194,15 @@ def count_records(client: TelemetryClient, run: str) -> pa.Table:
     return client.query(sql, {"run": run})
 
 
+def record_totals(client: TelemetryClient, run: str) -> pa.Table:
+    """Return one row: rows (as readers see them) and numbers (different record numbers), summed over epochs."""
+    sql = """
+        SELECT sum(rows) AS rows, sum(numbers) AS numbers FROM (
+            SELECT count() AS rows, uniqExact(record) AS numbers FROM ops FINAL WHERE run = {run:String} GROUP BY epoch)
+    """
+    return client.query(sql, {"run": run})
+
+
 def _sql(text: str, **parts: str) -> str:
     return Template(text).substitute(_PARTS, **parts)
 

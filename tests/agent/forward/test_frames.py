@@ -4,14 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightwatch.forward.frames import MAX_FRAME_BYTES, FrameBuilder, greeting_frames, slice_frames
+from flightwatch.forward.frames import MAX_FRAME_BYTES, FrameBuilder, greeting_frames
 from flightwatch.wire import flightwatch_pb2 as wire
 
 
 def test_large_slice_is_cut_into_frames_below_the_limit() -> None:
     records = bytes(range(32)) * 100_000
 
-    frames = slice_frames(7, 1000, records)
+    builder = FrameBuilder()
+    builder.add_slice(7, 1000, records)
+    frames = builder.take()
 
     assert all(frame.ByteSize() <= MAX_FRAME_BYTES for frame in frames)
     assert b"".join(piece.records for frame in frames for piece in frame.slices) == records
@@ -19,7 +21,9 @@ def test_large_slice_is_cut_into_frames_below_the_limit() -> None:
 
 
 def test_cut_slices_go_on_where_the_last_one_ended() -> None:
-    frames = slice_frames(7, 1000, bytes(32 * 300), limit_bytes=1000)
+    builder = FrameBuilder(1000)
+    builder.add_slice(7, 1000, bytes(32 * 300))
+    frames = builder.take()
 
     expected = 1000
     for piece in (piece for frame in frames for piece in frame.slices):
